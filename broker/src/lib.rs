@@ -1,0 +1,1 @@
+//! A broker that speaks the Apache Kafka protocol.

@@ -1,0 +1,3 @@
+//! The broker as one program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Apache Kafka wire protocol: bytes to types and back, without I/O.
