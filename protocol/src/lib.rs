@@ -1,1 +1,3 @@
 //! The Apache Kafka wire protocol: bytes to types and back, without I/O.
+
+pub mod record;

@@ -1,0 +1,273 @@
+//! Decompressed batches: borrowed for a moment, kept for long, or indexed for random access.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::batch::{Batch, BatchHeader, HEADER_LEN};
+use super::compression::{Compression, CompressionError};
+use super::error::{BatchError, RecordError};
+use super::iter::{Headers, RecordIter, RecordParts, RecordView};
+
+/// No body is larger: Kafka's lengths are `i32`, and an index keeps places in 32 bits.
+const MAX_BODY: usize = 0x7fff_ffff;
+
+/// The records of a batch whose bytes are borrowed; decompressed, if need be, into memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchRecords<'a> {
+    header: BatchHeader,
+    body: Cow<'a, [u8]>,
+}
+
+impl<'a> BatchRecords<'a> {
+    pub(super) fn new(batch: &Batch<'a>, limit: usize) -> Result<Self, BatchError> {
+        let body = match batch.header.attributes.compression()? {
+            Compression::None => Cow::Borrowed(capped(batch.body(), limit)?),
+            codec => Cow::Owned(codec.decompress(batch.body(), limit.min(MAX_BODY))?),
+        };
+        Ok(Self { header: batch.header, body })
+    }
+
+    /// The decompressed bytes.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The records from the first on.
+    pub fn iter(&self) -> RecordIter<'_> {
+        RecordIter::new(&self.header, &self.body)
+    }
+}
+
+impl<'a> IntoIterator for &'a BatchRecords<'_> {
+    type Item = Result<RecordView<'a>, RecordError>;
+    type IntoIter = RecordIter<'a>;
+
+    fn into_iter(self) -> RecordIter<'a> {
+        self.iter()
+    }
+}
+
+fn capped(body: &[u8], limit: usize) -> Result<&[u8], BatchError> {
+    if body.len() > limit {
+        return Err(CompressionError::TooLarge { limit }.into());
+    }
+    Ok(body)
+}
+
+/// A batch to keep: its header and its decompressed body, shared and cheap to clone.
+///
+/// An uncompressed body is a slice of the buffer the batch came in, and keeps that buffer alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodedBatch {
+    header: BatchHeader,
+    body: Bytes,
+}
+
+impl DecodedBatch {
+    /// Takes the first batch of `bytes`, decompressed to at most `limit` bytes.
+    ///
+    /// The checksum is the caller's matter: [`Batch::verify_crc`].
+    pub fn decode(bytes: &Bytes, limit: usize) -> Result<Self, BatchError> {
+        let batch = Batch::parse(bytes)?;
+        let body = match batch.header.attributes.compression()? {
+            Compression::None => {
+                capped(batch.body(), limit)?;
+                bytes.slice(HEADER_LEN..batch.bytes.len())
+            }
+            codec => Bytes::from(codec.decompress(batch.body(), limit.min(MAX_BODY))?),
+        };
+        Ok(Self { header: batch.header, body })
+    }
+
+    /// The header as it was in the batch.
+    pub const fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// The decompressed records, all in one.
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The records from the first on, checked as they come.
+    pub fn iter(&self) -> RecordIter<'_> {
+        RecordIter::new(&self.header, &self.body)
+    }
+
+    /// Checks every record once and notes where its parts lie. 40 bytes a record.
+    pub fn index(self) -> Result<IndexedBatch, RecordError> {
+        let mut records = self.iter();
+        let (_, most) = records.size_hint();
+        let mut rows = Vec::with_capacity(most.unwrap_or(0).saturating_sub(1));
+        while let Some(parts) = records.next_parts() {
+            rows.push(RecordRow::new(&parts?));
+        }
+        Ok(IndexedBatch { batch: self, rows })
+    }
+}
+
+impl<'a> IntoIterator for &'a DecodedBatch {
+    type Item = Result<RecordView<'a>, RecordError>;
+    type IntoIter = RecordIter<'a>;
+
+    fn into_iter(self) -> RecordIter<'a> {
+        self.iter()
+    }
+}
+
+/// Where a record lies in the body of its batch. Lengths of −1 stand for null.
+///
+/// The layout is that of C, so that a table of rows can be read from outside Rust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct RecordRow {
+    /// Time in ms since the epoch.
+    pub timestamp: i64,
+    /// Offset less the batch's base offset.
+    pub offset_delta: i32,
+    /// First byte of the key.
+    pub key_at: u32,
+    /// Bytes of the key.
+    pub key_len: i32,
+    /// First byte of the value.
+    pub value_at: u32,
+    /// Bytes of the value.
+    pub value_len: i32,
+    /// First byte of the headers, after their count.
+    pub headers_at: u32,
+    /// Bytes of all headers.
+    pub headers_len: u32,
+    /// How many headers there are.
+    pub headers_count: u32,
+}
+
+impl RecordRow {
+    fn new(parts: &RecordParts<'_>) -> Self {
+        Self {
+            timestamp: parts.timestamp,
+            offset_delta: parts.offset_delta,
+            key_at: place(parts.key_at),
+            key_len: parts.key.map_or(-1, |key| place(key.len()).cast_signed()),
+            value_at: place(parts.value_at),
+            value_len: parts.value.map_or(-1, |value| place(value.len()).cast_signed()),
+            headers_at: place(parts.headers_at),
+            headers_len: place(parts.headers.bytes.len()),
+            headers_count: parts.headers.count,
+        }
+    }
+
+    /// Where the key lies in the body; `None` is null.
+    pub fn key(&self) -> Option<Range<usize>> {
+        range(self.key_at, self.key_len)
+    }
+
+    /// Where the value lies in the body; `None` is null.
+    pub fn value(&self) -> Option<Range<usize>> {
+        range(self.value_at, self.value_len)
+    }
+}
+
+/// A place in a body, which is never longer than [`MAX_BODY`].
+fn place(at: usize) -> u32 {
+    debug_assert!(at <= MAX_BODY, "a body is at most 2^31 - 1 bytes");
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn range(at: u32, len: i32) -> Option<Range<usize>> {
+    let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+    Some(at..at + len)
+}
+
+/// A batch whose records were all checked: each is taken by its index at once.
+///
+/// Cheap to borrow from, and to be shared in an `Arc`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexedBatch {
+    batch: DecodedBatch,
+    rows: Vec<RecordRow>,
+}
+
+impl IndexedBatch {
+    /// The header as it was in the batch.
+    pub const fn header(&self) -> &BatchHeader {
+        &self.batch.header
+    }
+
+    /// The decompressed records, all in one: what the rows' places count from.
+    pub const fn body(&self) -> &Bytes {
+        &self.batch.body
+    }
+
+    /// How many records there are; compaction may have left none.
+    pub const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no record.
+    pub const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Where each record lies.
+    pub fn rows(&self) -> &[RecordRow] {
+        &self.rows
+    }
+
+    /// Bytes that the batch holds: body and rows. The body may be part of a larger buffer.
+    pub fn memory_bytes(&self) -> usize {
+        self.batch.body.len() + self.rows.capacity() * size_of::<RecordRow>()
+    }
+
+    /// The record at `index`, borrowed; `None` past the end.
+    pub fn get(&self, index: usize) -> Option<RecordView<'_>> {
+        let row = self.rows.get(index)?;
+        Some(RecordView {
+            offset: self.offset_of(row),
+            timestamp: row.timestamp,
+            key: row.key().and_then(|range| self.batch.body.get(range)),
+            value: row.value().and_then(|range| self.batch.body.get(range)),
+            headers: self.headers_of(row),
+        })
+    }
+
+    /// All records in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> + DoubleEndedIterator {
+        self.rows.iter().map(|row| RecordView {
+            offset: self.offset_of(row),
+            timestamp: row.timestamp,
+            key: row.key().and_then(|range| self.batch.body.get(range)),
+            value: row.value().and_then(|range| self.batch.body.get(range)),
+            headers: self.headers_of(row),
+        })
+    }
+
+    /// The key at `index`, sharing the body; `None` is null, and past the end.
+    pub fn key(&self, index: usize) -> Option<Bytes> {
+        self.rows.get(index)?.key().map(|range| self.batch.body.slice(range))
+    }
+
+    /// The value at `index`, sharing the body; `None` is null, and past the end.
+    pub fn value(&self, index: usize) -> Option<Bytes> {
+        self.rows.get(index)?.value().map(|range| self.batch.body.slice(range))
+    }
+
+    /// Index of the first record at or past `offset`; `len()` if there is none.
+    ///
+    /// A fetch gives whole batches, so the first one may begin before the offset asked for.
+    pub fn position_of(&self, offset: i64) -> usize {
+        self.rows.partition_point(|row| self.offset_of(row) < offset)
+    }
+
+    fn offset_of(&self, row: &RecordRow) -> i64 {
+        self.batch.header.base_offset.saturating_add(i64::from(row.offset_delta))
+    }
+
+    fn headers_of(&self, row: &RecordRow) -> Headers<'_> {
+        let bytes = range(row.headers_at, row.headers_len.cast_signed())
+            .and_then(|range| self.batch.body.get(range))
+            .unwrap_or_default();
+        Headers { count: row.headers_count, bytes }
+    }
+}

@@ -1,0 +1,1 @@
+//! Batches that Kafka itself wrote.

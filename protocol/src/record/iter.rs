@@ -1,0 +1,297 @@
+//! The records of a decompressed body, one after the other, as borrowed views.
+
+use std::iter::FusedIterator;
+
+use super::batch::{BatchHeader, MIN_RECORD_LEN, TimestampType};
+use super::builder::HeaderPair;
+use super::error::RecordError;
+use super::varint::Cursor;
+
+/// One record in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordView<'a> {
+    /// Its offset in the partition.
+    pub offset: i64,
+    /// Its time in ms since the epoch: the producer's, or the leader's for the whole batch.
+    pub timestamp: i64,
+    /// The key; `None` is null, which differs from empty.
+    pub key: Option<&'a [u8]>,
+    /// The value; `None` is null, a tombstone where the topic is compacted.
+    pub value: Option<&'a [u8]>,
+    /// The headers, in the order in which they were written.
+    pub headers: Headers<'a>,
+}
+
+/// The headers of a record, decoded when asked for. Their form was checked with the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Headers<'a> {
+    pub(super) count: u32,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Headers<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Key and value of each; a key may come more than once, a value may be null.
+    pub const fn iter(&self) -> HeaderIter<'a> {
+        HeaderIter { left: self.count, cursor: Cursor { bytes: self.bytes, at: 0 } }
+    }
+
+    /// The value of the last header of that key, as Kafka's `lastHeader`; outside: none has it.
+    pub fn last(&self, key: &[u8]) -> Option<Option<&'a [u8]>> {
+        self.iter().filter(|(found, _)| *found == key).map(|(_, value)| value).last()
+    }
+}
+
+impl<'a> IntoIterator for Headers<'a> {
+    type Item = HeaderPair<'a>;
+    type IntoIter = HeaderIter<'a>;
+
+    fn into_iter(self) -> HeaderIter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &Headers<'a> {
+    type Item = HeaderPair<'a>;
+    type IntoIter = HeaderIter<'a>;
+
+    fn into_iter(self) -> HeaderIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterator over [`Headers`].
+#[derive(Debug, Clone)]
+pub struct HeaderIter<'a> {
+    left: u32,
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Iterator for HeaderIter<'a> {
+    type Item = HeaderPair<'a>;
+
+    fn next(&mut self) -> Option<HeaderPair<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        read_header(&mut self.cursor).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for HeaderIter<'_> {}
+impl FusedIterator for HeaderIter<'_> {}
+
+/// Iterator over the records of a decompressed body.
+///
+/// Each record must fill its length, and the last one the body. After an error it ends.
+#[derive(Debug, Clone)]
+pub struct RecordIter<'a> {
+    body: Cursor<'a>,
+    index: usize,
+    count: usize,
+    base_offset: i64,
+    last_offset_delta: i32,
+    base_timestamp: i64,
+    append_time: Option<i64>,
+    ended: bool,
+}
+
+/// A record as places in the body: what a view and an index row are made from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordParts<'a> {
+    pub(super) offset_delta: i32,
+    pub(super) timestamp: i64,
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) key_at: usize,
+    pub(super) value: Option<&'a [u8]>,
+    pub(super) value_at: usize,
+    pub(super) headers: Headers<'a>,
+    pub(super) headers_at: usize,
+}
+
+type Fault = (usize, &'static str);
+
+impl<'a> RecordIter<'a> {
+    /// Records of `body`, the decompressed bytes after `header`.
+    pub fn new(header: &BatchHeader, body: &'a [u8]) -> Self {
+        let append_time = match header.attributes.timestamp_type() {
+            TimestampType::LogAppendTime => Some(header.max_timestamp),
+            TimestampType::CreateTime => None,
+        };
+        Self {
+            body: Cursor { bytes: body, at: 0 },
+            index: 0,
+            count: usize::try_from(header.records_count).unwrap_or(0),
+            base_offset: header.base_offset,
+            last_offset_delta: header.last_offset_delta,
+            base_timestamp: header.base_timestamp,
+            append_time,
+            ended: false,
+        }
+    }
+
+    /// The next record as places; `None` at the end.
+    pub(super) fn next_parts(&mut self) -> Option<Result<RecordParts<'a>, RecordError>> {
+        if self.ended {
+            return None;
+        }
+        if self.index == self.count {
+            self.ended = true;
+            if self.body.remaining() == 0 {
+                return None;
+            }
+            let fault = (self.body.at, "bytes follow the last record");
+            return Some(Err(self.fault(fault)));
+        }
+        match self.read() {
+            Ok(parts) => {
+                self.index += 1;
+                Some(Ok(parts))
+            }
+            Err(fault) => {
+                self.ended = true;
+                Some(Err(self.fault(fault)))
+            }
+        }
+    }
+
+    const fn fault(&self, (at, what): Fault) -> RecordError {
+        RecordError { index: self.index, at, what }
+    }
+
+    #[inline]
+    fn read(&mut self) -> Result<RecordParts<'a>, Fault> {
+        let start = self.body.at;
+        let len = self.body.varint().ok_or((start, "its length is cut or too long a number"))?;
+        let len = usize::try_from(len).map_err(|_| (start, "its length is negative"))?;
+        if len > self.body.remaining() {
+            return Err((start, "its length passes the end of the batch"));
+        }
+        let end = self.body.at + len;
+        // Within the record no field may pass its end, even where the batch goes on.
+        let mut record =
+            Cursor { bytes: self.body.bytes.get(..end).unwrap_or_default(), at: self.body.at };
+        let parts = self.read_fields(&mut record)?;
+        self.body.at = end;
+        Ok(parts)
+    }
+
+    #[inline]
+    fn read_fields(&self, record: &mut Cursor<'a>) -> Result<RecordParts<'a>, Fault> {
+        let at = record.at;
+        record.byte().ok_or((at, "its attributes are missing"))?;
+        let at = record.at;
+        let timestamp_delta = record.varlong().ok_or((at, "its timestamp is cut or too long"))?;
+        let at = record.at;
+        let offset_delta = record.varint().ok_or((at, "its offset is cut or too long"))?;
+        if offset_delta < 0 || offset_delta > self.last_offset_delta {
+            return Err((at, "its offset lies outside the batch"));
+        }
+        let key = read_nullable(record, "its key's length is wrong")?;
+        let key_at = record.at - key.map_or(0, <[u8]>::len);
+        let value = read_nullable(record, "its value's length is wrong")?;
+        let value_at = record.at - value.map_or(0, <[u8]>::len);
+        let (headers, headers_at) = read_headers(record)?;
+        if record.remaining() != 0 {
+            return Err((record.at, "its fields end before its length does"));
+        }
+        // Kafka's arithmetic wraps here as well; a false timestamp harms nobody's memory.
+        let timestamp =
+            self.append_time.unwrap_or_else(|| self.base_timestamp.wrapping_add(timestamp_delta));
+        Ok(RecordParts {
+            offset_delta,
+            timestamp,
+            key,
+            key_at,
+            value,
+            value_at,
+            headers,
+            headers_at,
+        })
+    }
+}
+
+impl<'a> Iterator for RecordIter<'a> {
+    type Item = Result<RecordView<'a>, RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let parts = match self.next_parts()? {
+            Ok(parts) => parts,
+            Err(fault) => return Some(Err(fault)),
+        };
+        Some(Ok(RecordView {
+            offset: self.base_offset.saturating_add(i64::from(parts.offset_delta)),
+            timestamp: parts.timestamp,
+            key: parts.key,
+            value: parts.value,
+            headers: parts.headers,
+        }))
+    }
+
+    /// At most as many as the count says and the bytes can hold, and one error.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.ended {
+            return (0, Some(0));
+        }
+        let left = (self.count - self.index).min(self.body.remaining() / MIN_RECORD_LEN);
+        (0, Some(left + 1))
+    }
+}
+
+impl FusedIterator for RecordIter<'_> {}
+
+/// A length and that many bytes; −1 is null, other negative lengths are an error.
+#[inline]
+fn read_nullable<'a>(
+    cursor: &mut Cursor<'a>,
+    what: &'static str,
+) -> Result<Option<&'a [u8]>, Fault> {
+    let at = cursor.at;
+    match cursor.varint().ok_or((at, what))? {
+        -1 => Ok(None),
+        len => {
+            let len = usize::try_from(len).map_err(|_| (at, what))?;
+            cursor.take(len).map(Some).ok_or((at, what))
+        }
+    }
+}
+
+#[inline]
+fn read_headers<'a>(record: &mut Cursor<'a>) -> Result<(Headers<'a>, usize), Fault> {
+    let at = record.at;
+    let count = record.varint().ok_or((at, "its header count is cut or too long"))?;
+    let start = record.at;
+    if count == 0 {
+        return Ok((Headers::default(), start));
+    }
+    let fits = usize::try_from(count).is_ok_and(|count| count <= record.remaining() / 2);
+    if !fits {
+        return Err((at, "its header count is more than its bytes can hold"));
+    }
+    for _ in 0..count {
+        read_header(record)?;
+    }
+    let bytes = record.bytes.get(start..record.at).unwrap_or_default();
+    Ok((Headers { count: count.cast_unsigned(), bytes }, start))
+}
+
+fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<HeaderPair<'a>, Fault> {
+    let what = "a header's key is null or its length is wrong";
+    let at = cursor.at;
+    let key = read_nullable(cursor, what)?.ok_or((at, what))?;
+    let value = read_nullable(cursor, "a header's value has a wrong length")?;
+    Ok((key, value))
+}

@@ -1,0 +1,37 @@
+//! Record batches of format 2: parse, check, iterate, build and seal, without copies where bytes allow.
+//!
+//! * Reading a set of batches in place: [`batches`], [`Batch`], [`BatchHeader`], [`stamp`].
+//! * Records of a batch: [`Batch::records`] while the bytes are borrowed, [`DecodedBatch`] to keep
+//!   them, [`IndexedBatch`] to take any record at once and without a further check.
+//! * Writing: [`NewRecord`] straight into a buffer, [`seal`] for the header, [`BatchBuilder`] where
+//!   one contiguous batch is all that is wanted.
+//!
+//! Stored and received bytes are hostile: each length is bounded by what remains, nothing panics,
+//! and [`BatchError`] and [`RecordError`] say where the bytes stop making sense.
+
+pub mod batch;
+pub mod builder;
+pub mod compression;
+pub mod control;
+pub mod crc;
+pub mod decoded;
+pub mod error;
+pub mod iter;
+pub mod seal;
+pub mod varint;
+
+pub use batch::{
+    Attributes, Batch, BatchHeader, HEADER_LEN, TimestampType, batches, stamp, stamp_append_time,
+};
+pub use builder::{BatchBuilder, HeaderPair, MeasuredRecord, NO_HEADERS, NewRecord, NoHeaders};
+pub use compression::{Compression, CompressionError};
+pub use control::{ControlKind, ControlRecord, EndTxnMarker};
+pub use decoded::{BatchRecords, DecodedBatch, IndexedBatch, RecordRow};
+pub use error::{BatchError, RecordError};
+pub use iter::{Headers, RecordIter, RecordView};
+pub use seal::{BatchSeal, BatchSpan, reseal, seal};
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod tests;
