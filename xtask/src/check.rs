@@ -1,0 +1,33 @@
+//! `cargo xtask check`: everything a compiler and the rules of the tree have to say.
+
+use crate::codegen;
+use crate::outcome::{Done, Report, Stop};
+use crate::tidy;
+use crate::workspace::Workspace;
+
+/// Adds the checks to a report, the quick ones first.
+pub(crate) fn run(workspace: &Workspace, report: &mut Report) {
+    report.step("format", || format(workspace));
+    report.step("tidy", || tidy::run(workspace));
+    report.step("generated files", generated);
+    report.step("lints", || lints(workspace));
+    report.step("docs", || docs(workspace));
+}
+
+fn format(workspace: &Workspace) -> Done {
+    workspace.cargo("fmt").args(["--all", "--check"]).check().map(|_| ())
+}
+
+fn generated() -> Done {
+    codegen::run(&["--check"]).map_err(Stop::Failed)
+}
+
+fn lints(workspace: &Workspace) -> Done {
+    let every = ["--workspace", "--all-targets", "--", "-D", "warnings"];
+    workspace.cargo("clippy").args(every).check().map(|_| ())
+}
+
+fn docs(workspace: &Workspace) -> Done {
+    let doc = workspace.cargo("doc").args(["--workspace", "--no-deps", "--document-private-items"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings").check().map(|_| ())
+}

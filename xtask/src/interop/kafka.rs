@@ -1,0 +1,96 @@
+//! Apache Kafka from its published jars: one combined broker and controller on loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::outcome::Done;
+use crate::process::{Run, Service};
+use crate::tools::{self, JAVA, MAVEN};
+use crate::workspace::{Workspace, free_port, read, write};
+
+use super::wire;
+
+/// 16 bytes in URL-safe base64, as the format tool wants them.
+const CLUSTER_ID: &str = "b3R0bGEtaW50ZXJvcC0wMQ";
+const READY_LIMIT: Duration = Duration::from_mins(1);
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+const LOGGING: &str = "Configuration:\n  Appenders: {Console: {name: S, \
+    PatternLayout: {pattern: \"[%d] %p %m (%c)%n\"}}}\n  \
+    Loggers: {Root: {level: INFO, AppenderRef: {ref: S}}}\n";
+
+/// A running Apache Kafka. It ends when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Kafka {
+    service: Service,
+}
+
+impl Kafka {
+    /// Fetches the jars, once for each state of the pom, and gives the class path.
+    pub(crate) fn fetch(workspace: &Workspace) -> Done<PathBuf> {
+        tools::need(&[&JAVA])?;
+        let pom = workspace.root.join("interop/kafka/pom.xml");
+        let home = workspace.cache("interop/kafka")?;
+        let (lib, stamp) = (home.join("lib"), home.join("fetched.pom"));
+        if !(stamp.is_file() && read(&stamp)? == read(&pom)?) {
+            tools::need(&[&MAVEN])?;
+            let mut folder = std::ffi::OsString::from("-DoutputDirectory=");
+            folder.push(&lib);
+            let maven = Run::new("mvn").args(["-q", "-B", "-f"]).arg(&pom);
+            let maven = maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
+            maven.arg(folder).quiet().check()?;
+            write(&stamp, read(&pom)?)?;
+        }
+        Ok(lib.join("*"))
+    }
+
+    /// Formats a new data folder under `dir`, starts Kafka on free ports, waits until it answers.
+    /// Tells too how long that took from the start of the process.
+    pub(crate) fn start_timed(classes: &Path, dir: &Path) -> Done<(Self, Duration)> {
+        let (port, controller) = (free_port()?, free_port()?);
+        let properties = dir.join("server.properties");
+        write(&properties, settings(dir, port, controller))?;
+        write(&dir.join("log4j2.yaml"), LOGGING)?;
+        let format = Run::new("java").arg("-cp").arg(classes);
+        let format = format.args(["kafka.tools.StorageTool", "format", "--standalone"]);
+        let format = format.args(["-t", CLUSTER_ID, "-c"]).arg(&properties);
+        format.dir(dir).quiet().check()?;
+        let java = Run::new("java").args(["-Xmx1G", "-Xms1G", "-XX:+UseG1GC"]);
+        let java = java.arg("-Dlog4j2.configurationFile=log4j2.yaml").arg("-cp").arg(classes);
+        let java = java.arg("kafka.Kafka").arg(&properties).dir(dir);
+        let begin = Instant::now();
+        let mut service = java.start(&dir.join("kafka.log"))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        wire::wait_until_it_answers(&mut service, address, READY_LIMIT)?;
+        Ok((Self { service }, begin.elapsed()))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.service.pid()
+    }
+
+    /// Stops it by SIGTERM. The JVM then ends with 143.
+    pub(crate) fn stop(self) -> Done {
+        self.service.stop(STOP_LIMIT).map(|_| ())
+    }
+}
+
+fn settings(dir: &Path, port: u16, controller: u16) -> String {
+    format!(
+        "process.roles=broker,controller\n\
+         node.id=1\n\
+         controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+         controller.listener.names=CONTROLLER\n\
+         inter.broker.listener.name=PLAINTEXT\n\
+         log.dirs={}\n\
+         offsets.topic.replication.factor=1\n\
+         transaction.state.log.replication.factor=1\n\
+         transaction.state.log.min.isr=1\n\
+         share.coordinator.state.topic.replication.factor=1\n\
+         share.coordinator.state.topic.min.isr=1\n\
+         group.initial.rebalance.delay.ms=0\n\
+         num.partitions=3\n",
+        dir.join("data").display()
+    )
+}

@@ -1,0 +1,138 @@
+//! `cargo xtask test`: the tests of each part, each language by its own runner.
+
+use std::path::Path;
+
+use crate::dist;
+use crate::dist::python::Venv;
+use crate::outcome::{Count, Done, Report, Stop};
+use crate::process::{Finished, Run};
+use crate::results;
+use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON};
+use crate::workspace::{Workspace, copy_dir, files_ending, write};
+
+type Part = fn(&Workspace) -> Done<Count>;
+
+/// Every part, in the order in which `cargo xtask test` runs them.
+const PARTS: &[(&str, Part)] = &[("rust", rust), ("python", python), ("node", node), ("c", c)];
+
+/// Runs one part, or all.
+pub(crate) fn run(workspace: &Workspace, report: &mut Report, wanted: Option<&str>) -> Done {
+    let fits = |name: &str| wanted.is_none_or(|wanted| wanted == name);
+    if !PARTS.iter().any(|(name, _)| fits(name)) {
+        let names: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no such part; there are: {}", names.join(", ")).into());
+    }
+    for (name, part) in PARTS.iter().filter(|(name, _)| fits(name)) {
+        report.tests(name, || part(workspace));
+    }
+    Ok(())
+}
+
+/// The counts that a runner printed; an ending that they do not explain is a failure.
+fn settle(finished: &Finished, count: Count) -> Done<Count> {
+    if !finished.status.success() && count.failed == 0 {
+        return Err(finished.failure());
+    }
+    Ok(count)
+}
+
+fn rust(workspace: &Workspace) -> Done<Count> {
+    let finished = workspace.cargo("test").args(["--no-fail-fast"]).finish()?;
+    settle(&finished, results::cargo_test(&finished.lines))
+}
+
+/// The wheel in a fresh virtual environment, with no path into the tree but to the tests.
+fn python(workspace: &Workspace) -> Done<Count> {
+    tools::need(&[&PYTHON])?;
+    let wheel = dist::python::run(workspace)?;
+    let scratch = workspace.scratch("python")?;
+    let venv = Venv::fresh(&scratch.path().join("venv"), &[])?;
+    let requirements = workspace.root.join("bindings-python/tests/requirements.txt");
+    let (wheel, listed) = (wheel.to_string_lossy(), requirements.to_string_lossy());
+    venv.install(&[&wheel, "-r", &listed])?;
+    copy_dir(&workspace.root.join("bindings-python/tests"), &scratch.path().join("tests"), &[])?;
+    let pytest = venv.run("python").args(["-m", "pytest", "-p", "no:cacheprovider", "tests"]);
+    let finished = pytest.dir(scratch.path()).finish()?;
+    settle(&finished, results::pytest(&finished.lines))
+}
+
+/// The tarball in an empty npm project, beside the tests and what they need.
+fn node(workspace: &Workspace) -> Done<Count> {
+    tools::need(&[&NODE, &NPM])?;
+    let tarball = dist::node::run(workspace)?;
+    let scratch = workspace.scratch("node")?;
+    copy_dir(&workspace.root.join("bindings-node/test"), scratch.path(), &["node_modules"])?;
+    npm_project(scratch.path(), &tarball)?;
+    let tests = files_ending(scratch.path(), &[".test.js", ".test.mjs", ".test.cjs"])?;
+    let run = Run::new("node").args(["--test", "--test-reporter=spec"]).args(tests);
+    let finished = run.dir(scratch.path()).finish()?;
+    settle(&finished, results::node_test(&finished.lines))
+}
+
+/// Makes `dir` a project that has our package, and first what its own lock file names.
+fn npm_project(dir: &Path, tarball: &Path) -> Done {
+    let npm = |command: &str| {
+        let quiet = ["--ignore-scripts", "--no-audit", "--no-fund"];
+        Run::new("npm").arg(command).args(quiet).dir(dir).quiet()
+    };
+    if dir.join("package-lock.json").is_file() {
+        npm("ci").check()?;
+    } else {
+        write(&dir.join("package.json"), "{ \"name\": \"scratch\", \"private\": true }\n")?;
+    }
+    npm("install").arg("--no-save").arg("--no-package-lock").arg(tarball).check()?;
+    Ok(())
+}
+
+/// Each C program against the library as installed, shared and static, and the header as C++.
+fn c(workspace: &Workspace) -> Done<Count> {
+    tools::need(&[&CC, &CXX, &PKG_CONFIG])?;
+    let dist = dist::c::run(workspace)?;
+    let scratch = workspace.scratch("c")?;
+    let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+    let header = Run::new("c++").args(["-std=c++11", "-fsyntax-only", "-x", "c++"]).args(strict);
+    let outcome = header.arg(dist.join("include/ottla.h")).check();
+    let mut total =
+        Count::check("ottla.h as C++", outcome.map(|_| ()).map_err(|stop| stop.to_string()));
+    for source in files_ending(&workspace.root.join("bindings-c/tests"), &[".c"])? {
+        for linked in [Linked::Shared, Linked::Static] {
+            let program = compile_c(&dist, &source, scratch.path(), linked)?;
+            let finished = Run::new(&program).dir(scratch.path()).finish()?;
+            total += settle(&finished, results::plain(&finished.lines))?;
+        }
+    }
+    Ok(total)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linked {
+    Shared,
+    Static,
+}
+
+/// Builds one C program with nothing but what `pkg-config` tells.
+fn compile_c(dist: &Path, source: &Path, into: &Path, linked: Linked) -> Done<std::path::PathBuf> {
+    let ask = Run::new("pkg-config").args(["--cflags", "--libs", "ottla"]);
+    let ask = if linked == Linked::Static { ask.arg("--static") } else { ask };
+    let flags = ask.env("PKG_CONFIG_PATH", dist.join("lib/pkgconfig")).quiet().check()?;
+    let flags = flags.first().ok_or_else(|| Stop::from("pkg-config said nothing"))?;
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let program = into.join(format!("{stem}-{linked:?}").to_lowercase());
+    let cc = Run::new("cc").args(["-std=c99", "-g", "-D_POSIX_C_SOURCE=200809L", "-pthread"]);
+    let cc = cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).arg("-o").arg(&program);
+    let cc = cc.arg(source);
+    let cc = match linked {
+        Linked::Shared => {
+            let mut path = std::ffi::OsString::from("-Wl,-rpath,");
+            path.push(dist.join("lib"));
+            cc.args(flags.split_whitespace()).arg(path)
+        }
+        Linked::Static => {
+            let rest = flags.split_whitespace().filter(|flag| *flag != "-lottla");
+            cc.arg(dist.join("lib/libottla.a")).args(rest)
+        }
+    };
+    let include = source.parent().unwrap_or(source);
+    cc.arg("-I").arg(include).check()?;
+    Ok(program)
+}
