@@ -7,7 +7,7 @@ use super::compression::Compression;
 use super::crc;
 use super::error::BatchError;
 use super::seal::{BatchSeal, BatchSpan, seal};
-use super::varint::{spread35, varint_len, varlong_len, zigzag32, zigzag64};
+use super::varint::{Varint, varint_len, varlong_len, zigzag64};
 
 /// Key and value of a record header; the value may be null.
 pub type HeaderPair<'a> = (&'a [u8], Option<&'a [u8]>);
@@ -40,11 +40,12 @@ pub struct NewRecord<'a, H = NoHeaders<'a>> {
 #[derive(Debug, Clone)]
 pub struct MeasuredRecord<'a, H = NoHeaders<'a>> {
     record: NewRecord<'a, H>,
-    key_len: i32,
-    value_len: i32,
+    /// The length field.
+    len: Varint,
+    offset_delta: Varint,
+    key_len: Varint,
+    value_len: Varint,
     headers_count: i32,
-    /// Value of the length field.
-    body_len: i32,
     /// All bytes, the length field included.
     total: usize,
 }
@@ -56,22 +57,33 @@ where
     /// Works out every length; `Length` if the record is longer than the format can say.
     #[inline]
     pub fn measure(self) -> Result<MeasuredRecord<'a, H>, BatchError> {
-        let key_len = nullable_len(self.key)?;
-        let value_len = nullable_len(self.value)?;
-        // One byte of attributes. Sums of 32-bit lengths cannot wrap 64 bits.
-        let mut body = 1
-            + sized(varlong_len(self.timestamp_delta) + varint_len(self.offset_delta))
-            + field_len(key_len)
-            + field_len(value_len);
+        let key_len = Varint::of(nullable_len(self.key)?);
+        let value_len = Varint::of(nullable_len(self.value)?);
+        let offset_delta = Varint::of(self.offset_delta);
+        // One byte of attributes.
+        let mut body = (1 + varlong_len(self.timestamp_delta))
+            + (offset_delta.len + key_len.len + value_len.len)
+            + self.key.map_or(0, <[u8]>::len);
+        body = body.saturating_add(self.value.map_or(0, <[u8]>::len));
         let mut headers_count = 0_i32;
         for (key, value) in self.headers.clone() {
-            body += field_len(nullable_len(Some(key))?) + field_len(nullable_len(value)?);
+            body = body
+                .saturating_add(varint_len(nullable_len(Some(key))?) + key.len())
+                .saturating_add(varint_len(nullable_len(value)?) + value.map_or(0, <[u8]>::len));
             headers_count = headers_count.saturating_add(1);
         }
-        body += sized(varint_len(headers_count));
-        let body_len = i32::try_from(body).map_err(|_| BatchError::Length { length: body })?;
-        let total = usize::try_from(body).unwrap_or(usize::MAX) + varint_len(body_len);
-        Ok(MeasuredRecord { record: self, key_len, value_len, headers_count, body_len, total })
+        body = body.saturating_add(varint_len(headers_count));
+        let len = Varint::of(to_len(body)?);
+        let total = len.len + body;
+        Ok(MeasuredRecord {
+            record: self,
+            len,
+            offset_delta,
+            key_len,
+            value_len,
+            headers_count,
+            total,
+        })
     }
 }
 
@@ -92,107 +104,107 @@ where
     pub fn encode(self, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         out.reserve(self.total);
-        let mut prefix = Prefix::default();
-        prefix.varint(self.body_len);
-        prefix.word(0, 1);
-        prefix.varlong(self.record.timestamp_delta);
-        prefix.varint(self.record.offset_delta);
-        prefix.varint(self.key_len);
-        append_short(out, prefix.bytes, prefix.len);
-        out.extend_from_slice(self.record.key.unwrap_or_default());
-        append_varint(out, self.value_len);
-        out.extend_from_slice(self.record.value.unwrap_or_default());
+        self.encode_front(out);
+        if let Some(key) = self.record.key {
+            out.extend_from_slice(key);
+        }
+        append_word(out, self.value_len.word, self.value_len.len);
+        if let Some(value) = self.record.value {
+            out.extend_from_slice(value);
+        }
         if self.headers_count == 0 {
             out.push(0);
         } else {
-            append_varint(out, self.headers_count);
-            for (key, value) in self.record.headers {
-                append_field(out, Some(key));
-                append_field(out, value);
-            }
+            append_headers(out, self.headers_count, self.record.headers);
         }
         debug_assert_eq!(out.len() - start, self.total, "a record is as long as it was measured");
         self.total
     }
-}
 
-/// The small numbers in front of a key: at most 26 bytes, and the last is written as a whole word.
-#[derive(Default)]
-struct Prefix {
-    bytes: [u8; 32],
-    len: usize,
-}
-
-impl Prefix {
+    /// Length, attributes, both deltas and the key's length.
     #[inline]
-    fn word(&mut self, word: u64, len: usize) {
-        if let Some(place) = self.bytes.get_mut(self.len..self.len + 8) {
-            place.copy_from_slice(&word.to_le_bytes());
-            self.len += len;
+    fn encode_front(&self, out: &mut Vec<u8>) {
+        let timestamp = zigzag64(self.record.timestamp_delta);
+        // As a rule all of them fit one word, which saves four trips to the vector's length.
+        if timestamp >> 35 == 0 {
+            let timestamp = Varint::of_35_bits(timestamp);
+            let after_timestamp = self.len.len + 1 + timestamp.len;
+            let after_offset = after_timestamp + self.offset_delta.len;
+            let end = after_offset + self.key_len.len;
+            if end <= 8 {
+                let word = self.len.word
+                    | timestamp.word << (8 * (self.len.len + 1))
+                    | self.offset_delta.word << (8 * after_timestamp)
+                    | self.key_len.word << (8 * after_offset);
+                append_word(out, word, end);
+                return;
+            }
         }
-    }
-
-    #[inline]
-    fn varint(&mut self, value: i32) {
-        let len = varint_len(value);
-        self.word(spread35(u64::from(zigzag32(value)), len), len);
-    }
-
-    #[inline]
-    fn varlong(&mut self, value: i64) {
-        let len = varlong_len(value);
-        let zigzag = zigzag64(value);
-        if len <= 5 {
-            self.word(spread35(zigzag, len), len);
-        } else {
-            // Five bytes that all go on, then the rest.
-            self.word(spread35(zigzag & 0x7_ffff_ffff, 5) | (0x80 << 32), 5);
-            self.word(spread35(zigzag >> 35, len - 5), len - 5);
-        }
+        append_word(out, self.len.word, self.len.len);
+        append_word(out, 0, 1);
+        append_varlong(out, timestamp);
+        append_word(out, self.offset_delta.word, self.offset_delta.len);
+        append_word(out, self.key_len.word, self.key_len.len);
     }
 }
 
-/// Appends the first `len` bytes of a word; whole words are copied where there is room for them.
+/// Appends the low `len` bytes of a word. Where there is room the whole word is stored at once.
 #[inline]
-fn append_short<const N: usize>(out: &mut Vec<u8>, word: [u8; N], len: usize) {
-    if out.capacity() - out.len() >= N {
-        let end = out.len() + len;
-        out.extend_from_slice(&word);
+fn append_word(out: &mut Vec<u8>, word: u64, len: usize) {
+    let end = out.len() + len;
+    if out.capacity() - out.len() >= 8 {
+        out.extend_from_slice(&word.to_le_bytes());
         out.truncate(end);
     } else {
-        out.extend_from_slice(word.get(..len).unwrap_or_default());
+        out.extend_from_slice(word.to_le_bytes().get(..len).unwrap_or_default());
     }
 }
 
-#[inline]
-fn append_varint(out: &mut Vec<u8>, value: i32) {
-    let len = varint_len(value);
-    append_short(out, spread35(u64::from(zigzag32(value)), len).to_le_bytes(), len);
+/// Appends a 64-bit number, already in zig-zag.
+fn append_varlong(out: &mut Vec<u8>, zigzag: u64) {
+    let mut left = zigzag;
+    while left >> 35 != 0 {
+        // Five bytes that all go on.
+        let low = Varint::of_35_bits(left & 0x7_ffff_ffff);
+        append_word(out, low.word | 0x80_8080_8080, 5);
+        left >>= 35;
+    }
+    let last = Varint::of_35_bits(left);
+    append_word(out, last.word, last.len);
+}
+
+#[inline(never)]
+fn append_headers<'a>(
+    out: &mut Vec<u8>,
+    count: i32,
+    headers: impl IntoIterator<Item = HeaderPair<'a>>,
+) {
+    let count = Varint::of(count);
+    append_word(out, count.word, count.len);
+    for (key, value) in headers {
+        append_field(out, Some(key));
+        append_field(out, value);
+    }
 }
 
 fn append_field(out: &mut Vec<u8>, field: Option<&[u8]>) {
     // Measured before, so the length fits.
-    append_varint(out, field.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX)));
+    let len = field.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+    let len = Varint::of(len);
+    append_word(out, len.word, len.len);
     out.extend_from_slice(field.unwrap_or_default());
 }
 
 /// Length of a key or value as it is written: −1 for null.
 #[inline]
 fn nullable_len(field: Option<&[u8]>) -> Result<i32, BatchError> {
-    let Some(bytes) = field else { return Ok(-1) };
-    i32::try_from(bytes.len())
-        .map_err(|_| BatchError::Length { length: i64::try_from(bytes.len()).unwrap_or(i64::MAX) })
-}
-
-/// Bytes of a field: those of its length and its own.
-#[inline]
-fn field_len(len: i32) -> i64 {
-    sized(varint_len(len)) + i64::from(len.max(0))
+    field.map_or(Ok(-1), |bytes| to_len(bytes.len()))
 }
 
 #[inline]
-fn sized(small: usize) -> i64 {
-    i64::try_from(small).unwrap_or(i64::MAX)
+fn to_len(len: usize) -> Result<i32, BatchError> {
+    i32::try_from(len)
+        .map_err(|_| BatchError::Length { length: i64::try_from(len).unwrap_or(i64::MAX) })
 }
 
 /// Builds one contiguous batch, for records that a broker or a tool makes.

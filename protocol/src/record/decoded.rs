@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::batch::{Batch, BatchHeader, HEADER_LEN};
+use super::batch::{Batch, BatchHeader, HEADER_LEN, MIN_RECORD_LEN};
 use super::compression::{Compression, CompressionError};
 use super::error::{BatchError, RecordError};
 use super::iter::{Headers, RecordIter, RecordParts, RecordView};
@@ -96,15 +96,25 @@ impl DecodedBatch {
         RecordIter::new(&self.header, &self.body)
     }
 
+    /// Bytes that [`DecodedBatch::index`] allocates at most, to be taken from a budget before.
+    pub fn index_bytes(&self) -> usize {
+        self.rows_most() * size_of::<RecordRow>()
+    }
+
     /// Checks every record once and notes where its parts lie. 40 bytes a record.
     pub fn index(self) -> Result<IndexedBatch, RecordError> {
+        let mut rows = Vec::with_capacity(self.rows_most());
         let mut records = self.iter();
-        let (_, most) = records.size_hint();
-        let mut rows = Vec::with_capacity(most.unwrap_or(0).saturating_sub(1));
         while let Some(parts) = records.next_parts() {
             rows.push(RecordRow::new(&parts?));
         }
         Ok(IndexedBatch { batch: self, rows })
+    }
+
+    /// Records by the count, or fewer if the body cannot hold so many.
+    fn rows_most(&self) -> usize {
+        let count = usize::try_from(self.header.records_count).unwrap_or(0);
+        count.min(self.body.len() / MIN_RECORD_LEN)
     }
 }
 

@@ -143,6 +143,7 @@ impl<'a> RecordIter<'a> {
     }
 
     /// The next record as places; `None` at the end.
+    #[inline]
     pub(super) fn next_parts(&mut self) -> Option<Result<RecordParts<'a>, RecordError>> {
         if self.ended {
             return None;
@@ -174,30 +175,31 @@ impl<'a> RecordIter<'a> {
     #[inline]
     fn read(&mut self) -> Result<RecordParts<'a>, Fault> {
         let start = self.body.at;
-        let len = self.body.varint().ok_or((start, "its length is cut or too long a number"))?;
-        let len = usize::try_from(len).map_err(|_| (start, "its length is negative"))?;
-        if len > self.body.remaining() {
-            return Err((start, "its length passes the end of the batch"));
-        }
-        let end = self.body.at + len;
+        let Some(len) = self.body.varint() else {
+            return Err((start, "its length is cut or too long a number"));
+        };
+        let Ok(len) = usize::try_from(len) else {
+            return Err((start, "its length is negative"));
+        };
         // Within the record no field may pass its end, even where the batch goes on.
-        let mut record =
-            Cursor { bytes: self.body.bytes.get(..end).unwrap_or_default(), at: self.body.at };
-        let parts = self.read_fields(&mut record)?;
-        self.body.at = end;
-        Ok(parts)
+        let at = self.body.at;
+        let Some(bytes) = at.checked_add(len).and_then(|end| self.body.bytes.get(..end)) else {
+            return Err((start, "its length passes the end of the batch"));
+        };
+        self.body.at = bytes.len();
+        let mut record = Cursor { bytes, at };
+        self.read_fields(&mut record).map_err(|what| (record.at, what))
     }
 
     #[inline]
-    fn read_fields(&self, record: &mut Cursor<'a>) -> Result<RecordParts<'a>, Fault> {
-        let at = record.at;
-        record.byte().ok_or((at, "its attributes are missing"))?;
-        let at = record.at;
-        let timestamp_delta = record.varlong().ok_or((at, "its timestamp is cut or too long"))?;
-        let at = record.at;
-        let offset_delta = record.varint().ok_or((at, "its offset is cut or too long"))?;
+    fn read_fields(&self, record: &mut Cursor<'a>) -> Result<RecordParts<'a>, &'static str> {
+        record.byte().ok_or("its attributes are missing")?;
+        let timestamp_delta = record.varlong().ok_or("its timestamp is cut or too long")?;
+        let before = record.at;
+        let offset_delta = record.varint().ok_or("its offset is cut or too long")?;
         if offset_delta < 0 || offset_delta > self.last_offset_delta {
-            return Err((at, "its offset lies outside the batch"));
+            record.at = before;
+            return Err("its offset lies outside the batch");
         }
         let key = read_nullable(record, "its key's length is wrong")?;
         let key_at = record.at - key.map_or(0, <[u8]>::len);
@@ -205,7 +207,7 @@ impl<'a> RecordIter<'a> {
         let value_at = record.at - value.map_or(0, <[u8]>::len);
         let (headers, headers_at) = read_headers(record)?;
         if record.remaining() != 0 {
-            return Err((record.at, "its fields end before its length does"));
+            return Err("its fields end before its length does");
         }
         // Kafka's arithmetic wraps here as well; a false timestamp harms nobody's memory.
         let timestamp =
@@ -254,32 +256,37 @@ impl<'a> Iterator for RecordIter<'a> {
 impl FusedIterator for RecordIter<'_> {}
 
 /// A length and that many bytes; −1 is null, other negative lengths are an error.
+///
+/// After an error the cursor stands at the length.
 #[inline]
 fn read_nullable<'a>(
     cursor: &mut Cursor<'a>,
     what: &'static str,
-) -> Result<Option<&'a [u8]>, Fault> {
-    let at = cursor.at;
-    match cursor.varint().ok_or((at, what))? {
-        -1 => Ok(None),
-        len => {
-            let len = usize::try_from(len).map_err(|_| (at, what))?;
-            cursor.take(len).map(Some).ok_or((at, what))
-        }
+) -> Result<Option<&'a [u8]>, &'static str> {
+    let before = cursor.at;
+    let len = cursor.varint().ok_or(what)?;
+    if len == -1 {
+        return Ok(None);
     }
+    let taken = usize::try_from(len).ok().and_then(|len| cursor.take(len));
+    if taken.is_none() {
+        cursor.at = before;
+    }
+    taken.map(Some).ok_or(what)
 }
 
 #[inline]
-fn read_headers<'a>(record: &mut Cursor<'a>) -> Result<(Headers<'a>, usize), Fault> {
-    let at = record.at;
-    let count = record.varint().ok_or((at, "its header count is cut or too long"))?;
+fn read_headers<'a>(record: &mut Cursor<'a>) -> Result<(Headers<'a>, usize), &'static str> {
+    let before = record.at;
+    let count = record.varint().ok_or("its header count is cut or too long")?;
     let start = record.at;
     if count == 0 {
         return Ok((Headers::default(), start));
     }
-    let fits = usize::try_from(count).is_ok_and(|count| count <= record.remaining() / 2);
-    if !fits {
-        return Err((at, "its header count is more than its bytes can hold"));
+    // A header is two bytes at least.
+    if !usize::try_from(count).is_ok_and(|count| count <= record.remaining() / 2) {
+        record.at = before;
+        return Err("its header count is more than its bytes can hold");
     }
     for _ in 0..count {
         read_header(record)?;
@@ -288,10 +295,13 @@ fn read_headers<'a>(record: &mut Cursor<'a>) -> Result<(Headers<'a>, usize), Fau
     Ok((Headers { count: count.cast_unsigned(), bytes }, start))
 }
 
-fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<HeaderPair<'a>, Fault> {
-    let what = "a header's key is null or its length is wrong";
-    let at = cursor.at;
-    let key = read_nullable(cursor, what)?.ok_or((at, what))?;
+fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<HeaderPair<'a>, &'static str> {
+    const KEY: &str = "a header's key is null or its length is wrong";
+    let before = cursor.at;
+    let Some(key) = read_nullable(cursor, KEY)? else {
+        cursor.at = before;
+        return Err(KEY);
+    };
     let value = read_nullable(cursor, "a header's value has a wrong length")?;
     Ok((key, value))
 }

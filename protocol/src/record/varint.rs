@@ -21,13 +21,15 @@ pub(super) const fn zigzag64(value: i64) -> u64 {
 /// Bytes that `value` takes as a varint.
 #[inline]
 pub const fn varint_len(value: i32) -> usize {
-    len_of_bits(32 - (zigzag32(value) | 1).leading_zeros())
+    let zigzag = zigzag32(value);
+    if zigzag < 0x80 { 1 } else { len_of_bits(32 - zigzag.leading_zeros()) }
 }
 
 /// Bytes that `value` takes as a varlong.
 #[inline]
 pub const fn varlong_len(value: i64) -> usize {
-    len_of_bits(64 - (zigzag64(value) | 1).leading_zeros())
+    let zigzag = zigzag64(value);
+    if zigzag < 0x80 { 1 } else { len_of_bits(64 - zigzag.leading_zeros()) }
 }
 
 /// `bits / 7` rounded up, for 1 to 64 bits, without a division.
@@ -37,16 +39,40 @@ const fn len_of_bits(bits: u32) -> usize {
     ((bits * 9 + 64) / 64) as usize
 }
 
-/// Bytes of a number that fits 35 bits: its encoding in the low bytes of a word, and how many.
-#[inline]
-pub(super) const fn spread35(zigzag: u64, len: usize) -> u64 {
-    let groups = (zigzag & 0x7f)
-        | (zigzag & (0x7f << 7)) << 1
-        | (zigzag & (0x7f << 14)) << 2
-        | (zigzag & (0x7f << 21)) << 3
-        | (zigzag & (0x7f << 28)) << 4;
-    // Every byte but the last says that another follows.
-    groups | (0x80_8080_8080 & ((1 << (8 * (len - 1))) - 1))
+/// A number encoded, in the low bytes of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Varint {
+    /// The bytes, the first one lowest, and zeros above.
+    pub(super) word: u64,
+    /// How many they are.
+    pub(super) len: usize,
+}
+
+impl Varint {
+    #[inline]
+    pub(super) fn of(value: i32) -> Self {
+        Self::of_35_bits(u64::from(zigzag32(value)))
+    }
+
+    /// Encodes a number of at most 35 bits that is in zig-zag already.
+    #[inline]
+    pub(super) const fn of_35_bits(zigzag: u64) -> Self {
+        debug_assert!(zigzag >> 35 == 0, "five bytes hold 35 bits");
+        if zigzag < 0x80 {
+            return Self { word: zigzag, len: 1 };
+        }
+        if zigzag < 0x4000 {
+            return Self { word: (zigzag & 0x7f) | 0x80 | (zigzag >> 7) << 8, len: 2 };
+        }
+        let len = len_of_bits(64 - zigzag.leading_zeros());
+        let groups = (zigzag & 0x7f)
+            | (zigzag & (0x7f << 7)) << 1
+            | (zigzag & (0x7f << 14)) << 2
+            | (zigzag & (0x7f << 21)) << 3
+            | (zigzag & (0x7f << 28)) << 4;
+        // Every byte but the last says that another follows.
+        Self { word: groups | (0x80_8080_8080 & ((1 << (8 * (len - 1))) - 1)), len }
+    }
 }
 
 /// A place in a record body. Reads give `None` when the bytes end or the number is too long.
@@ -78,47 +104,51 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
+    /// The next number; where it is cut or too long, `None`, and the place stays.
     #[inline]
     pub(super) fn varint(&mut self) -> Option<i32> {
-        let first = self.byte()?;
-        let zigzag = if first < 0x80 { u32::from(first) } else { self.long_varint(first)? };
+        let (zigzag, len) = match *self.bytes.get(self.at..)? {
+            [a, ..] if a < 0x80 => (u32::from(a), 1),
+            [a, b, ..] if b < 0x80 => (u32::from(a & 0x7f) | u32::from(b) << 7, 2),
+            [a, b, c, ..] if c < 0x80 => {
+                (u32::from(a & 0x7f) | u32::from(b & 0x7f) << 7 | u32::from(c) << 14, 3)
+            }
+            _ => {
+                let (zigzag, len) = self.long_number(MAX_VARINT_LEN)?;
+                (u32::try_from(zigzag).ok()?, len)
+            }
+        };
+        self.at += len;
         Some((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
-    fn long_varint(&mut self, first: u8) -> Option<u32> {
-        let mut value = u32::from(first & 0x7f);
-        for shift in [7, 14, 21, 28] {
-            let byte = self.byte()?;
-            let bits = u32::from(byte & 0x7f);
-            if shift == 28 && bits > 0x0f {
-                return None;
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
+    /// As [`Cursor::varint`], of 64 bits.
     #[inline]
     pub(super) fn varlong(&mut self) -> Option<i64> {
-        let first = self.byte()?;
-        let zigzag = if first < 0x80 { u64::from(first) } else { self.long_varlong(first)? };
+        let (zigzag, len) = match *self.bytes.get(self.at..)? {
+            [a, ..] if a < 0x80 => (u64::from(a), 1),
+            [a, b, ..] if b < 0x80 => (u64::from(a & 0x7f) | u64::from(b) << 7, 2),
+            _ => self.long_number(MAX_VARLONG_LEN)?,
+        };
+        self.at += len;
         Some((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
-    fn long_varlong(&mut self, first: u8) -> Option<u64> {
-        let mut value = u64::from(first & 0x7f);
-        for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
-            let byte = self.byte()?;
+    /// A number of at most `most` bytes, still in zig-zag, and how many bytes it takes.
+    #[inline(never)]
+    fn long_number(&self, most: usize) -> Option<(u64, usize)> {
+        let mut value = 0_u64;
+        let mut shift = 0_u32;
+        for (at, &byte) in self.bytes.get(self.at..)?.iter().take(most).enumerate() {
             let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for the last of 64 bits alone.
             if shift == 63 && bits > 1 {
                 return None;
             }
             value |= bits << shift;
+            shift += 7;
             if byte < 0x80 {
-                return Some(value);
+                return Some((value, at + 1));
             }
         }
         None
@@ -163,8 +193,8 @@ mod tests {
             let bytes = plain(u64::from(zigzag32(int)));
             prop_assert_eq!(bytes.len(), varint_len(int));
             prop_assert_eq!(read32(&bytes), Some(int));
-            let word = spread35(u64::from(zigzag32(int)), bytes.len()).to_le_bytes();
-            prop_assert_eq!(&word[..bytes.len()], &bytes[..]);
+            let Varint { word, len } = Varint::of(int);
+            prop_assert_eq!(&word.to_le_bytes()[..len], &bytes[..]);
         }
     }
 
