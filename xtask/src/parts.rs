@@ -2,18 +2,24 @@
 
 use std::path::Path;
 
-use crate::dist;
 use crate::dist::python::Venv;
 use crate::outcome::{Count, Done, Report, Stop};
 use crate::process::{Finished, Run};
 use crate::results;
 use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON};
 use crate::workspace::{Workspace, copy_dir, files_ending, write};
+use crate::{dist, quickstart};
 
 type Part = fn(&Workspace) -> Done<Count>;
 
 /// Every part, in the order in which `cargo xtask test` runs them.
-const PARTS: &[(&str, Part)] = &[("rust", rust), ("python", python), ("node", node), ("c", c)];
+const PARTS: &[(&str, Part)] = &[
+    ("rust", rust),
+    ("python", python),
+    ("node", node),
+    ("c", c),
+    ("quickstart", |workspace| Ok(quickstart::run(workspace))),
+];
 
 /// Runs one part, or all.
 pub(crate) fn run(workspace: &Workspace, report: &mut Report, wanted: Option<&str>) -> Done {
@@ -70,7 +76,7 @@ fn node(workspace: &Workspace) -> Done<Count> {
 }
 
 /// Makes `dir` a project that has our package, and first what its own lock file names.
-fn npm_project(dir: &Path, tarball: &Path) -> Done {
+pub(crate) fn npm_project(dir: &Path, tarball: &Path) -> Done {
     let npm = |command: &str| {
         let quiet = ["--ignore-scripts", "--no-audit", "--no-fund"];
         Run::new("npm").arg(command).args(quiet).dir(dir).quiet()
@@ -105,13 +111,18 @@ fn c(workspace: &Workspace) -> Done<Count> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Linked {
+pub(crate) enum Linked {
     Shared,
     Static,
 }
 
 /// Builds one C program with nothing but what `pkg-config` tells.
-fn compile_c(dist: &Path, source: &Path, into: &Path, linked: Linked) -> Done<std::path::PathBuf> {
+pub(crate) fn compile_c(
+    dist: &Path,
+    source: &Path,
+    into: &Path,
+    linked: Linked,
+) -> Done<std::path::PathBuf> {
     let ask = Run::new("pkg-config").args(["--cflags", "--libs", "ottla"]);
     let ask = if linked == Linked::Static { ask.arg("--static") } else { ask };
     let flags = ask.env("PKG_CONFIG_PATH", dist.join("lib/pkgconfig")).quiet().check()?;
