@@ -148,7 +148,7 @@ impl Compression {
         }
     }
 
-    /// The decompressed form of `body`, at most `limit` bytes; the work stops where they are passed.
+    /// The decompressed form of `body`, at most `limit` bytes; work stops where they are passed.
     ///
     /// Beside the result it holds the codec's own window: up to 12 MiB where the sender chose LZ4
     /// blocks of 4 MiB.
@@ -174,7 +174,7 @@ impl Compression {
 
 /// One frame of independent blocks of 64 KiB without checksums, as Kafka's own writer makes it.
 ///
-/// Kafka's reader [KafkaLZ4BlockInputStream] refuses linked blocks; the batch's CRC covers the rest.
+/// Kafka's reader [KafkaLZ4BlockInputStream] refuses linked blocks; the batch's CRC does the rest.
 fn compress_lz4<'a>(
     chain: impl IntoIterator<Item = &'a [u8]>,
     out: &mut Vec<u8>,

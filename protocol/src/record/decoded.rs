@@ -13,7 +13,7 @@ use super::iter::{Headers, RecordIter, RecordParts, RecordView};
 /// No body is larger: Kafka's lengths are `i32`, and an index keeps places in 32 bits.
 const MAX_BODY: usize = 0x7fff_ffff;
 
-/// The records of a batch whose bytes are borrowed; decompressed, if need be, into memory of its own.
+/// The records of a batch whose bytes are borrowed; memory of its own only to decompress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchRecords<'a> {
     header: BatchHeader,

@@ -1,4 +1,4 @@
-//! Record batches of format 2: parse, check, iterate, build and seal, without copies where bytes allow.
+//! Record batches of format 2: parse, check, iterate, build and seal, with as few copies as can be.
 //!
 //! * Reading a set of batches in place: [`batches`], [`Batch`], [`BatchHeader`], [`stamp`].
 //! * Records of a batch: [`Batch::records`] while the bytes are borrowed, [`DecodedBatch`] to keep

@@ -1,7 +1,7 @@
 //! The variable-length numbers of record bodies: zig-zag, 7 bits a byte, low bits first.
 //!
-//! The writer gives the shortest form. The reader also takes padded forms of up to 5 bytes (32 bits)
-//! and 10 bytes (64 bits), as Kafka does.
+//! The writer gives the shortest form. The reader also takes padded forms of up to 5 bytes (32
+//! bits) and 10 bytes (64 bits), as Kafka does.
 
 /// Longest form of a 32-bit number.
 pub const MAX_VARINT_LEN: usize = 5;
