@@ -1,3 +1,85 @@
-//! Developer commands.
+//! Developer commands: `cargo xtask <command>`.
+#![allow(clippy::print_stdout, reason = "a command's output is its purpose")]
+#![allow(clippy::disallowed_methods, reason = "it times what it runs; nothing here is simulated")]
 
-fn main() {}
+mod bench;
+mod check;
+mod ci;
+mod codegen;
+mod dist;
+mod interop;
+mod outcome;
+mod parts;
+mod process;
+mod quickstart;
+mod results;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use outcome::{Done, Report, Stop};
+use workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  check                 format, lints, tidy, docs, generated files
+  tidy                  the tree's own rules: imports, sizes, names
+  test [PART]           all tests, or those of one part: rust, python, node, c,
+                        quickstart
+  codegen [--check]     writes the generated files; --check only compares
+  dist python|node|c    what a user installs, under target/dist
+  interop smoke         against kcat, confluent-kafka and Apache Kafka
+  bench start           time to the first answer, and memory when idle
+  ci                    all of it, with one total at the end";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(code) => code,
+        Err(stop) => {
+            say(&stop.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Done<ExitCode> {
+    let workspace = Workspace::find()?;
+    let mut report = Report::new();
+    match words {
+        ["codegen", options @ ..] => {
+            return codegen::run(options).map(|()| ExitCode::SUCCESS).map_err(Stop::Failed);
+        }
+        ["dist", language] => return dist(&workspace, language),
+        ["bench", name] => return bench::run(&workspace, name).map(|()| ExitCode::SUCCESS),
+        ["tidy"] => return tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
+        ["ci"] => return ci::run(&workspace),
+        ["check"] => check::run(&workspace, &mut report),
+        ["test"] => parts::run(&workspace, &mut report, None)?,
+        ["test", part] => parts::run(&workspace, &mut report, Some(part))?,
+        ["interop", name] => interop::run(&workspace, &mut report, name)?,
+        _ => return Err(USAGE.into()),
+    }
+    Ok(report.finish())
+}
+
+fn dist(workspace: &Workspace, language: &str) -> Done<ExitCode> {
+    let built = match language {
+        "python" => dist::python::run(workspace)?,
+        "node" => dist::node::run(workspace)?,
+        "c" => dist::c::run(workspace)?,
+        _ => return Err(format!("no such language: {language}; python, node or c").into()),
+    };
+    println!("{}", built.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line for the developer at the terminal.
+#[allow(clippy::print_stderr, reason = "why a command did not run, apart from its output")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}

@@ -237,7 +237,7 @@ impl Group {
         let pid = raw.ok_or_else(|| Stop::Failed("a child without a process id".to_owned()))?;
         // The pipe's other end is ours alone (close-on-exec), so the read ends when we do.
         let watchdog = Command::new("sh")
-            .args(["-c", "read -r _; kill -KILL -- \"-$1\"", "watchdog"])
+            .args(["-c", "read -r _; kill -s KILL -- \"-$1\"", "watchdog"])
             .arg(child.id().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -342,6 +342,16 @@ mod tests {
         // The child left behind holds the pipe: were it not killed, this would wait 600 s for it.
         let lines = sh("sleep 600 & echo $!").check().unwrap();
         assert!(!running(&lines[0]));
+    }
+
+    #[test]
+    fn the_watchdog_kills_the_group_when_this_process_is_gone() {
+        let mut child = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let mut group = Group::of(&child).unwrap();
+        // What the kernel does with our end of the pipe when we die.
+        drop(group.watchdog.stdin.take());
+        assert!(group.wait(Duration::from_secs(60)).unwrap());
+        assert!(!child.wait().unwrap().success());
     }
 
     /// A killed process stays a zombie until its parent looks.
