@@ -1,1 +1,28 @@
 //! A client for the Apache Kafka protocol.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use ottla::{Options, Producer, Record};
+//!
+//! let options = Options::new().set("bootstrap.servers", "localhost:9092")?;
+//! let producer = Producer::new(&options)?;
+//! producer.send(&Record::to("orders").key("k").value("fire and forget"))?;
+//! let sent = producer.send(&Record::to("orders").key("k").value("awaited"))?;
+//! let delivery = sent.wait(Duration::from_secs(10))?;
+//! println!("{}-{} at {}", delivery.topic, delivery.partition, delivery.offset);
+//! producer.close(Duration::from_secs(5))?;
+//! # Ok::<(), ottla::Error>(())
+//! ```
+//!
+//! Clients bring their own thread; futures of theirs run under any executor.
+
+mod config;
+mod driver;
+mod error;
+mod producer;
+mod record;
+mod state;
+
+pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
+pub use error::{Error, ErrorClass, ErrorKind, Outcome};
+pub use record::{Delivery, Header, Record, TopicPartition};

@@ -1,0 +1,217 @@
+//! Options as the client uses them: typed, and checked against each other.
+
+use std::time::Duration;
+
+use ottla_protocol::record::Compression;
+
+use super::options::{Address, Options};
+use super::table::OptionScope;
+use crate::error::{Error, ErrorKind};
+use crate::producer::partitioner::{Keyless, Partitioner};
+
+/// What every client needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct CommonConfig {
+    /// `bootstrap.servers`.
+    pub(crate) bootstrap: Vec<Address>,
+    /// `client.id`.
+    pub(crate) client_id: String,
+    /// `request.timeout.ms`.
+    pub(crate) request_timeout: Duration,
+    /// `retry.backoff.ms` and `retry.backoff.max.ms`.
+    pub(crate) retry_backoff: (Duration, Duration),
+    /// `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
+    pub(crate) reconnect_backoff: (Duration, Duration),
+    /// `socket.connection.setup.timeout.ms` and `.max.ms`.
+    pub(crate) connect_timeout: (Duration, Duration),
+    /// `connections.max.idle.ms`.
+    pub(crate) connections_max_idle: Duration,
+    /// `metadata.max.age.ms`.
+    pub(crate) metadata_max_age: Duration,
+    /// `metadata.max.idle.ms`.
+    pub(crate) metadata_max_idle: Duration,
+    /// `allow.auto.create.topics`.
+    pub(crate) allow_auto_create: bool,
+}
+
+impl CommonConfig {
+    /// From the options; `auto_create` is the default of the client's kind.
+    pub(crate) fn new(options: &Options, auto_create: bool) -> Result<Self, Error> {
+        Ok(Self {
+            bootstrap: options.bootstrap()?,
+            client_id: options.text("client.id")?.to_owned(),
+            request_timeout: options.duration("request.timeout.ms")?,
+            retry_backoff: (
+                options.duration("retry.backoff.ms")?,
+                options.duration("retry.backoff.max.ms")?,
+            ),
+            reconnect_backoff: (
+                options.duration("reconnect.backoff.ms")?,
+                options.duration("reconnect.backoff.max.ms")?,
+            ),
+            connect_timeout: (
+                options.duration("socket.connection.setup.timeout.ms")?,
+                options.duration("socket.connection.setup.timeout.max.ms")?,
+            ),
+            connections_max_idle: options.duration("connections.max.idle.ms")?,
+            metadata_max_age: options.duration("metadata.max.age.ms")?,
+            metadata_max_idle: options.duration("metadata.max.idle.ms")?,
+            allow_auto_create: options
+                .bool_if_set("allow.auto.create.topics")
+                .unwrap_or(auto_create),
+        })
+    }
+}
+
+/// Whose word a producer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acks {
+    /// Nobody's: done when written.
+    None,
+    /// The leader's.
+    Leader,
+    /// That of all in-sync replicas.
+    All,
+}
+
+impl Acks {
+    /// As it stands in a Produce request.
+    pub(crate) const fn number(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Leader => 1,
+            Self::All => -1,
+        }
+    }
+}
+
+/// What a producer needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct ProducerConfig {
+    /// What it shares with other clients.
+    pub(crate) common: CommonConfig,
+    /// `acks`.
+    pub(crate) acks: Acks,
+    /// `enable.idempotence`.
+    pub(crate) idempotent: bool,
+    /// `linger.ms`.
+    pub(crate) linger: Duration,
+    /// `batch.size`.
+    pub(crate) batch_bytes: usize,
+    /// `buffer.memory`.
+    pub(crate) memory_bytes: usize,
+    /// `max.block.ms`.
+    pub(crate) max_block: Duration,
+    /// `delivery.timeout.ms`.
+    pub(crate) delivery_timeout: Duration,
+    /// `max.request.size`.
+    pub(crate) request_bytes_max: usize,
+    /// `max.in.flight.requests.per.connection`: batches of one partition.
+    pub(crate) in_flight_max: usize,
+    /// `retries`.
+    pub(crate) retries: u32,
+    /// `compression.type`.
+    pub(crate) compression: Compression,
+    /// `partitioner`.
+    pub(crate) partitioner: Partitioner,
+    /// `partitioner.keyless`.
+    pub(crate) keyless: Keyless,
+}
+
+/// Batches of a producer that a broker remembers for each partition.
+const BATCHES_REMEMBERED: usize = 5;
+
+impl ProducerConfig {
+    /// From the options.
+    ///
+    /// Options that are only for consumers are passed over with a log line, since programs share
+    /// one set between their clients.
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        note_foreign(options, OptionScope::Consumer);
+        let acks = match options.text("acks")? {
+            "0" => Acks::None,
+            "1" => Acks::Leader,
+            _ => Acks::All,
+        };
+        let config = Self {
+            common: CommonConfig::new(options, true)?,
+            acks,
+            idempotent: idempotence(options, acks)?,
+            linger: options.duration("linger.ms")?,
+            batch_bytes: options.number("batch.size")?,
+            memory_bytes: options.number("buffer.memory")?,
+            max_block: options.duration("max.block.ms")?,
+            delivery_timeout: delivery_timeout(options)?,
+            request_bytes_max: options.number("max.request.size")?,
+            in_flight_max: options.number("max.in.flight.requests.per.connection")?,
+            retries: options.number("retries")?,
+            compression: match options.text("compression.type")? {
+                "lz4" => Compression::Lz4,
+                _ => Compression::None,
+            },
+            partitioner: match options.text("partitioner")? {
+                "round_robin" => Partitioner::RoundRobin,
+                "random" => Partitioner::Random,
+                _ => Partitioner::KeyHash,
+            },
+            keyless: match options.text("partitioner.keyless")? {
+                "random" => Keyless::Random,
+                _ => Keyless::RoundRobin,
+            },
+        };
+        if config.idempotent && config.in_flight_max > BATCHES_REMEMBERED {
+            return Err(contradiction(format!(
+                "`max.in.flight.requests.per.connection` is {}, but with `enable.idempotence` at \
+                 most {BATCHES_REMEMBERED}",
+                config.in_flight_max
+            )));
+        }
+        if config.idempotent && config.retries == 0 {
+            return Err(contradiction("`enable.idempotence` needs `retries` above 0"));
+        }
+        Ok(config)
+    }
+}
+
+/// Logs the options set that are for another kind of client.
+pub(crate) fn note_foreign(options: &Options, foreign: OptionScope) {
+    for row in options.rows().filter(|row| row.scope == foreign) {
+        tracing::warn!(option = row.kafka, scope = foreign.name(), "option is not for this client");
+    }
+}
+
+fn contradiction(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidOption, text)
+}
+
+/// On, unless it was switched off or `acks` alone asks for less.
+fn idempotence(options: &Options, acks: Acks) -> Result<bool, Error> {
+    match options.bool_if_set("enable.idempotence") {
+        Some(true) if acks != Acks::All => {
+            Err(contradiction("`enable.idempotence` needs `acks` to be all"))
+        }
+        Some(wanted) => Ok(wanted),
+        None if acks == Acks::All => Ok(true),
+        None => {
+            tracing::warn!("acks is not all, so idempotence is off: a retry may duplicate records");
+            Ok(false)
+        }
+    }
+}
+
+/// KIP-91: a batch gets at least one full attempt. A default that is too short is lengthened.
+fn delivery_timeout(options: &Options) -> Result<Duration, Error> {
+    let timeout = options.duration("delivery.timeout.ms")?;
+    let least = options.duration("linger.ms")? + options.duration("request.timeout.ms")?;
+    if timeout >= least {
+        return Ok(timeout);
+    }
+    if options.is_set("delivery.timeout.ms") {
+        return Err(contradiction(format!(
+            "`delivery.timeout.ms` is {}, but `linger.ms` + `request.timeout.ms` are {}",
+            timeout.as_millis(),
+            least.as_millis()
+        )));
+    }
+    Ok(least)
+}

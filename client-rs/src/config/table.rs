@@ -1,0 +1,232 @@
+//! The table of options, from which every language's names, types and texts are generated.
+
+/// Who an option is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionScope {
+    /// Every client.
+    Common,
+    /// Producers.
+    Producer,
+    /// Consumers.
+    Consumer,
+}
+
+impl OptionScope {
+    /// The scope as one lower-case word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Common => "common",
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+        }
+    }
+}
+
+/// What values an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionType {
+    /// Any text.
+    Text,
+    /// Texts separated by commas.
+    List,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within a range, both ends included.
+    Int {
+        /// Least value.
+        min: i64,
+        /// Largest value.
+        max: i64,
+    },
+    /// A number of bytes within a range, both ends included.
+    Bytes {
+        /// Least value.
+        min: i64,
+        /// Largest value.
+        max: i64,
+    },
+    /// A time in milliseconds within a range, both ends included.
+    Millis {
+        /// Least value.
+        min: i64,
+        /// Largest value.
+        max: i64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// `earliest`, `latest`, `none`, or `by_duration:` and an ISO 8601 duration (KIP-1106).
+    Reset,
+}
+
+impl OptionType {
+    /// The type as one lower-case word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::List => "list",
+            Self::Bool => "bool",
+            Self::Int { .. } => "int",
+            Self::Bytes { .. } => "bytes",
+            Self::Millis { .. } => "millis",
+            Self::Choice(_) => "choice",
+            Self::Reset => "reset",
+        }
+    }
+
+    /// Least and largest value of a number.
+    pub const fn range(self) -> Option<(i64, i64)> {
+        match self {
+            Self::Int { min, max } | Self::Bytes { min, max } | Self::Millis { min, max } => {
+                Some((min, max))
+            }
+            _ => None,
+        }
+    }
+
+    /// The words to choose from.
+    pub const fn choices(self) -> &'static [&'static str] {
+        match self {
+            Self::Choice(words) => words,
+            _ => &[],
+        }
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionRow {
+    /// Kafka's dotted name, or a dotted name of ours where Kafka has no such option.
+    pub kafka: &'static str,
+    /// Our short name, in snake case.
+    pub short: &'static str,
+    /// Who it is for.
+    pub scope: OptionScope,
+    /// What values it takes.
+    pub kind: OptionType,
+    /// The value if none is set; `None` if it is then absent.
+    pub default: Option<&'static str>,
+    /// What it does, in one or two sentences.
+    pub doc: &'static str,
+}
+
+use OptionScope::{Common, Consumer, Producer};
+use OptionType::{Bool, Bytes, Choice, Int, List, Millis, Reset, Text};
+
+const INT_MAX: i64 = 2_147_483_647;
+/// Longest time that can be asked for: about 24 days, so that no sum of times can wrap.
+const MILLIS_MAX: i64 = 2_147_483_647;
+const BYTES_MAX: i64 = 2_147_483_647;
+/// Largest budget of memory that can be asked for: 1 TiB.
+const MEMORY_MAX: i64 = 1 << 40;
+
+const fn row(
+    scope: OptionScope,
+    kafka: &'static str,
+    short: &'static str,
+    kind: OptionType,
+    default: Option<&'static str>,
+    doc: &'static str,
+) -> OptionRow {
+    OptionRow { kafka, short, scope, kind, default, doc }
+}
+
+const fn millis(min: i64) -> OptionType {
+    Millis { min, max: MILLIS_MAX }
+}
+
+/// All options, those of every client first.
+#[rustfmt::skip]
+pub static OPTIONS: &[OptionRow] = &[
+    row(Common, "bootstrap.servers", "bootstrap_servers", List, None,
+        "Brokers to ask first, as host:port separated by commas. The others are learnt from them."),
+    row(Common, "client.id", "client_id", Text, Some("ottla"),
+        "Name that this client gives itself in the brokers' logs, metrics and quotas."),
+    row(Common, "request.timeout.ms", "request_timeout", millis(1), Some("30000"),
+        "Longest wait for the answer to one request; then its connection is closed and the request may be tried again."),
+    row(Common, "retry.backoff.ms", "retry_backoff", millis(0), Some("100"),
+        "First pause before a failed request is tried again; it doubles with each failure."),
+    row(Common, "retry.backoff.max.ms", "retry_backoff_max", millis(0), Some("1000"),
+        "Longest pause before a failed request is tried again."),
+    row(Common, "reconnect.backoff.ms", "reconnect_backoff", millis(0), Some("50"),
+        "First pause before a broker that could not be reached is tried again; it doubles with each failure."),
+    row(Common, "reconnect.backoff.max.ms", "reconnect_backoff_max", millis(0), Some("1000"),
+        "Longest pause before a broker that could not be reached is tried again."),
+    row(Common, "socket.connection.setup.timeout.ms", "connect_timeout", millis(1), Some("10000"),
+        "Longest wait for a connection to open; it doubles with each failure."),
+    row(Common, "socket.connection.setup.timeout.max.ms", "connect_timeout_max", millis(1), Some("30000"),
+        "Longest wait for a connection to open after several failures."),
+    row(Common, "connections.max.idle.ms", "connections_max_idle", millis(1), Some("180000"),
+        "A connection not used for so long is closed. Below the about 4 minutes after which cloud load balancers drop one."),
+    row(Common, "metadata.max.age.ms", "metadata_max_age", millis(0), Some("300000"),
+        "What is known of the cluster is asked for anew after so long."),
+    row(Common, "metadata.max.idle.ms", "metadata_max_idle", millis(5000), Some("300000"),
+        "A topic not used for so long is no longer asked about."),
+    row(Common, "allow.auto.create.topics", "allow_auto_create_topics", Bool, None,
+        "Whether asking about an unknown topic may create it, if the broker allows that too. True for producers, false for consumers."),
+    row(Producer, "acks", "acks", Choice(&["all", "-1", "0", "1"]), Some("all"),
+        "Who must have a record before it counts as delivered: all in-sync replicas, the leader alone (1), or nobody (0)."),
+    row(Producer, "enable.idempotence", "idempotence", Bool, None,
+        "Whether retries can neither duplicate nor reorder records. True unless acks is set to 0 or 1."),
+    row(Producer, "linger.ms", "linger", millis(0), Some("5"),
+        "Longest time a record waits for company. An idle connection sends at once, a full batch never waits."),
+    row(Producer, "batch.size", "batch_size", Bytes { min: 0, max: BYTES_MAX }, Some("262144"),
+        "Largest batch before compression; a record larger than that travels alone. Kafka's default is 16384."),
+    row(Producer, "buffer.memory", "buffer_memory", Bytes { min: 32_768, max: MEMORY_MAX }, Some("67108864"),
+        "Memory for records not yet delivered. When it is used up, send waits for up to max.block.ms."),
+    row(Producer, "max.block.ms", "max_block", millis(0), Some("60000"),
+        "Longest wait of a send for memory, and of its record for the topic to be known."),
+    row(Producer, "delivery.timeout.ms", "delivery_timeout", millis(0), Some("120000"),
+        "A record without an answer after so long, counted from send, fails. At least linger.ms + request.timeout.ms."),
+    row(Producer, "max.request.size", "max_request_size", Bytes { min: 1, max: BYTES_MAX }, Some("1048576"),
+        "Largest request; send refuses a record that alone is larger."),
+    row(Producer, "max.in.flight.requests.per.connection", "max_in_flight", Int { min: 1, max: 1000 }, Some("5"),
+        "Batches of one partition on their way at a time; at most 5 with idempotence, since brokers remember 5."),
+    row(Producer, "retries", "retries", Int { min: 0, max: INT_MAX }, Some("2147483647"),
+        "How often a batch is tried again before its delivery timeout."),
+    row(Producer, "compression.type", "compression", Choice(&["none", "lz4"]), Some("none"),
+        "Codec of the batches."),
+    row(Producer, "partitioner", "partitioner", Choice(&["default", "key_hash", "round_robin", "random"]), Some("default"),
+        "Who chooses a record's partition if it names none: default and key_hash hash the key as Kafka's own client does, round_robin and random ignore it."),
+    row(Producer, "partitioner.keyless", "partitioner_keyless", Choice(&["round_robin", "random"]), Some("round_robin"),
+        "Who chooses for a record without a key, under default and key_hash."),
+    row(Consumer, "group.id", "group", Text, None,
+        "Name of the group whose members share the partitions between them."),
+    row(Consumer, "group.instance.id", "group_instance_id", Text, None,
+        "Fixed name of this member, which keeps its partitions over a restart (KIP-345)."),
+    row(Consumer, "auto.offset.reset", "start", Reset, Some("latest"),
+        "Where to begin without a committed offset, or with one that is gone: latest, earliest, none (an error), or by_duration:PT1H, so long before now."),
+    row(Consumer, "enable.auto.commit", "auto_commit", Bool, Some("true"),
+        "Whether the offsets of finished records are committed by the client. What one poll gave counts as finished at the next."),
+    row(Consumer, "auto.commit.interval.ms", "auto_commit_interval", millis(0), Some("5000"),
+        "How often finished records are committed."),
+    row(Consumer, "partition.assignment.strategy", "assignment", Choice(&["range"]), Some("range"),
+        "How a group shares the partitions between its members."),
+    row(Consumer, "session.timeout.ms", "session_timeout", millis(1), Some("45000"),
+        "A member silent for so long is taken for dead."),
+    row(Consumer, "heartbeat.interval.ms", "heartbeat_interval", millis(1), Some("3000"),
+        "How often a member tells that it lives; below session.timeout.ms."),
+    row(Consumer, "max.poll.interval.ms", "max_poll_interval", millis(1), Some("300000"),
+        "A member whose program does not poll for so long leaves its group, and joins again at the next poll."),
+    row(Consumer, "max.poll.records", "max_poll_records", Int { min: 1, max: INT_MAX }, None,
+        "Most records of one batch that a poll gives; without it, as many as were fetched."),
+    row(Consumer, "fetch.min.bytes", "fetch_min_bytes", Bytes { min: 0, max: BYTES_MAX }, Some("1"),
+        "A broker waits until it has so many bytes, or fetch.max.wait.ms is over."),
+    row(Consumer, "fetch.max.bytes", "fetch_max_bytes", Bytes { min: 0, max: BYTES_MAX }, Some("16777216"),
+        "Most bytes of one fetch; a first batch may be larger."),
+    row(Consumer, "max.partition.fetch.bytes", "fetch_partition_bytes", Bytes { min: 0, max: BYTES_MAX }, Some("1048576"),
+        "Most bytes of one partition in a fetch; a first batch may be larger."),
+    row(Consumer, "fetch.max.wait.ms", "fetch_max_wait", millis(0), Some("500"),
+        "Longest wait of a broker for fetch.min.bytes."),
+    row(Consumer, "fetch.buffer.memory", "fetch_buffer_memory", Bytes { min: 1, max: MEMORY_MAX }, Some("67108864"),
+        "Memory for records fetched ahead of the program, over all partitions."),
+    row(Consumer, "isolation.level", "isolation", Choice(&["read_uncommitted", "read_committed"]), Some("read_uncommitted"),
+        "Whether records of open and aborted transactions are read."),
+    row(Consumer, "check.crcs", "check_crcs", Bool, Some("true"),
+        "Whether the checksum of each fetched batch is verified."),
+    row(Consumer, "client.rack", "client_rack", Text, Some(""),
+        "Where this client stands, so that a near replica can be read (KIP-392)."),
+    row(Consumer, "default.api.timeout.ms", "api_timeout", millis(1), Some("60000"),
+        "Longest time of a call that was given no timeout of its own."),
+];

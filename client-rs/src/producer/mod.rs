@@ -1,0 +1,3 @@
+//! Producers.
+
+pub(crate) mod partitioner;

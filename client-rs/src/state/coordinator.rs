@@ -1,0 +1,136 @@
+//! Where the group's coordinator is.
+
+use std::time::Instant;
+
+use ottla_protocol::ErrorCode;
+
+use super::pace::{Pace, soonest};
+use super::token::{Token, Tokens};
+use crate::error::Error;
+
+/// What a broker says when it is asked for the coordinator.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CoordinatorAnswer {
+    pub(crate) error: ErrorCode,
+    pub(crate) node: i32,
+}
+
+/// What came of an answer.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// The coordinator is known from now on, or the question is asked again later.
+    Going,
+    /// Asking again is of no use before something is changed by a person.
+    Refused(ErrorCode),
+}
+
+#[derive(Debug)]
+enum State {
+    Unknown { retry_at: Instant },
+    Asking { token: Token },
+    Known { node: i32 },
+}
+
+/// Finds the coordinator, forgets it when it is gone, and finds it again.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    pace: Pace,
+    state: State,
+    attempt: u32,
+    cause: Option<Error>,
+}
+
+impl Coordinator {
+    /// Knows nothing yet and may ask at once.
+    pub(crate) const fn new(pace: Pace, now: Instant) -> Self {
+        Self { pace, state: State::Unknown { retry_at: now }, attempt: 0, cause: None }
+    }
+
+    /// The coordinator, if it is known.
+    pub(crate) const fn node(&self) -> Option<i32> {
+        match self.state {
+            State::Known { node } => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Why the last question failed, if it did.
+    pub(crate) const fn cause(&self) -> Option<&Error> {
+        self.cause.as_ref()
+    }
+
+    /// A question to any broker, if one is due.
+    pub(crate) fn poll_request(&mut self, tokens: &mut Tokens, now: Instant) -> Option<Token> {
+        match self.state {
+            State::Unknown { retry_at } if retry_at <= now => {
+                let token = tokens.next();
+                self.state = State::Asking { token };
+                Some(token)
+            }
+            _ => None,
+        }
+    }
+
+    /// When [`Self::poll_request`] is worth a call again.
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        match self.state {
+            State::Unknown { retry_at } => soonest(now, [Some(retry_at)]),
+            _ => None,
+        }
+    }
+
+    /// Takes the answer to the question with `token`.
+    pub(crate) fn handle_answer(
+        &mut self,
+        token: Token,
+        answer: Result<CoordinatorAnswer, Error>,
+        now: Instant,
+    ) -> Found {
+        match self.state {
+            State::Asking { token: asked } if asked == token => {}
+            // A stale answer: the question was given up.
+            _ => return Found::Going,
+        }
+        match answer {
+            Ok(CoordinatorAnswer { error: ErrorCode::NONE, node }) => {
+                // The waits start over only once it has answered as coordinator: see handle_alive.
+                self.state = State::Known { node };
+                self.cause = None;
+                Found::Going
+            }
+            Ok(CoordinatorAnswer { error, .. }) => {
+                self.again(now);
+                if error.is_retriable() { Found::Going } else { Found::Refused(error) }
+            }
+            Err(cause) => {
+                self.cause = Some(cause);
+                self.again(now);
+                Found::Going
+            }
+        }
+    }
+
+    /// The coordinator did not answer, or said that it is none.
+    pub(crate) fn handle_lost(&mut self, now: Instant) {
+        if matches!(self.state, State::Known { .. }) {
+            // The first question goes out at once: most often the group has moved already.
+            self.state = State::Unknown { retry_at: now };
+            if self.attempt > 0 {
+                self.again(now);
+            } else {
+                self.attempt = 1;
+            }
+        }
+    }
+
+    /// The coordinator answered as one: the next loss starts with short waits again.
+    pub(crate) const fn handle_alive(&mut self) {
+        self.attempt = 0;
+    }
+
+    fn again(&mut self, now: Instant) {
+        let retry_at = now + self.pace.delay(self.attempt);
+        self.attempt = self.attempt.saturating_add(1);
+        self.state = State::Unknown { retry_at };
+    }
+}

@@ -1,0 +1,132 @@
+//! Where a partition begins, ends, or passes a point in time: asked of its leader.
+
+use std::time::Instant;
+
+use ottla_protocol::ErrorCode;
+
+use super::{FetchEvent, FetchFault, Fetcher, Leader, Leaders, Place};
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::token::{Token, Tokens};
+
+/// Where to begin a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At its first record.
+    Earliest,
+    /// Behind its last record.
+    Latest,
+    /// At the first record of that time or later, in ms since the epoch; behind the last if there
+    /// is none.
+    Time(i64),
+}
+
+impl Start {
+    /// As it stands in a ListOffsets request.
+    pub(crate) const fn timestamp(self) -> i64 {
+        match self {
+            Self::Latest => -1,
+            Self::Earliest => -2,
+            Self::Time(millis) => millis,
+        }
+    }
+}
+
+/// A ListOffsets request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StartAsk {
+    pub(crate) broker: i32,
+    pub(crate) read_committed: bool,
+    pub(crate) parts: Vec<(TopicPartition, Leader, Start)>,
+}
+
+/// A ListOffsets answer: offset and error code a partition.
+#[derive(Debug, Clone)]
+pub(crate) struct StartAnswer {
+    pub(crate) parts: Vec<(TopicPartition, i64, ErrorCode)>,
+}
+
+impl Fetcher {
+    /// A question after starts to send, if one is due.
+    pub(crate) fn poll_starts(
+        &mut self,
+        leaders: &impl Leaders,
+        tokens: &mut Tokens,
+        now: Instant,
+    ) -> Option<(Token, StartAsk)> {
+        let mut ask: Option<(Token, StartAsk)> = None;
+        let mut positions = Vec::new();
+        for partition in &self.order {
+            let Some(part) = self.parts.get_mut(partition) else { continue };
+            let Place::Seeking { start, asked: asked @ None } = &mut part.place else { continue };
+            if part.retry_at.is_some_and(|retry_at| retry_at > now) {
+                continue;
+            }
+            let Some(leader) = leaders.leader(partition) else {
+                part.retry_at = Some(now + self.pace.delay(part.attempt));
+                part.attempt = part.attempt.saturating_add(1);
+                self.events.push_back(FetchEvent::Refresh(partition.clone()));
+                continue;
+            };
+            let (token, ask) = ask.get_or_insert_with(|| {
+                let read_committed = self.config.read_committed;
+                let ask = StartAsk { broker: leader.node, read_committed, parts: Vec::new() };
+                (tokens.next(), ask)
+            });
+            if ask.broker == leader.node {
+                *asked = Some(*token);
+                part.retry_at = None;
+                positions.push((partition.clone(), part.position));
+                ask.parts.push((partition.clone(), leader, *start));
+            }
+        }
+        if let Some((token, _)) = &ask {
+            self.starts.insert(*token, positions);
+        }
+        ask
+    }
+
+    /// Takes the answer to the question with `token`.
+    pub(crate) fn handle_starts(
+        &mut self,
+        token: Token,
+        answer: Result<StartAnswer, Error>,
+        now: Instant,
+    ) {
+        let Some(asked) = self.starts.remove(&token) else { return };
+        let answer = answer.map(|answer| answer.parts).unwrap_or_default();
+        for (partition, position) in asked {
+            let part = self.parts.get_mut(&partition);
+            let Some(part) = part.filter(|part| part.position == position) else { continue };
+            let start = match part.place {
+                Place::Seeking { start, asked: Some(asked) } if asked == token => start,
+                // A stale answer: revoked or sought while the question was open.
+                _ => continue,
+            };
+            part.place = Place::Seeking { start, asked: None };
+            let found = answer.iter().find(|(other, ..)| *other == partition);
+            match found.map(|&(_, offset, code)| (offset, code)) {
+                Some((offset, ErrorCode::NONE)) if offset >= 0 => {
+                    part.place = Place::At(offset);
+                    part.attempt = 0;
+                    self.events.push_back(FetchEvent::Started { partition, position, offset });
+                }
+                Some((_, ErrorCode::NONE)) if matches!(start, Start::Time(_)) => {
+                    // Nothing is that young.
+                    part.place = Place::Seeking { start: Start::Latest, asked: None };
+                }
+                verdict => {
+                    part.retry_at = Some(now + self.pace.delay(part.attempt));
+                    part.attempt = part.attempt.saturating_add(1);
+                    let code = verdict.map_or(ErrorCode::NONE, |(_, code)| code);
+                    if code.is_error() && !code.is_retriable() {
+                        let fault = FetchFault::Code(code);
+                        self.events.push_back(FetchEvent::Fault { partition, position, fault });
+                    } else {
+                        self.events.push_back(FetchEvent::Refresh(partition));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Through the batches of an answer: which are shown, where to go on, and what is broken.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use ottla_protocol::record::{Batch, BatchError, ControlKind, ControlRecord, batches};
+
+use super::FetchedPart;
+
+/// No control batch that this client can make use of is larger.
+const CONTROL_BYTES_MAX: usize = 64 * 1024;
+
+/// What a partition's bytes came to.
+#[derive(Debug)]
+pub(super) struct Walk {
+    /// The batches to show.
+    pub(super) batches: Vec<Bytes>,
+    /// Where the next fetch begins.
+    pub(super) next: i64,
+    /// Bytes of the batches to show.
+    pub(super) bytes: usize,
+    /// A damaged batch, after which nothing was looked at.
+    pub(super) fault: Option<(i64, BatchError)>,
+}
+
+/// Walks through an answer for a fetch from `offset`.
+///
+/// The next fetch begins behind the last *batch*: compaction may have taken its last records away,
+/// and a position counted from records would then ask for the same batch for ever.
+pub(super) fn walk(
+    answer: &FetchedPart,
+    offset: i64,
+    check_crcs: bool,
+    read_committed: bool,
+) -> Walk {
+    let records = &answer.records;
+    let mut found = Walk { batches: Vec::new(), next: offset, bytes: 0, fault: None };
+    let mut aborted = Aborted::new(if read_committed { &answer.aborted } else { &[] });
+    let mut at = 0;
+    for batch in batches(records) {
+        let checked = batch.and_then(|batch| {
+            if check_crcs {
+                batch.verify_crc()?;
+            }
+            Ok(batch)
+        });
+        let batch = match checked {
+            Ok(batch) => batch,
+            Err(fault) => {
+                found.fault = Some((base_offset(records, at).max(found.next), fault));
+                return found;
+            }
+        };
+        let len = batch.bytes.len();
+        let wanted = batch.header.next_offset() > found.next;
+        if aborted.shows(&batch) && wanted {
+            found.batches.push(records.slice(at..at + len));
+            found.bytes += len;
+        }
+        found.next = found.next.max(batch.header.next_offset());
+        at += len;
+    }
+    if at == 0 && !records.is_empty() {
+        // KIP-74: the first batch always comes whole.
+        let fault = Batch::parse(records).err();
+        found.fault = fault.map(|fault| (offset, fault));
+    }
+    found
+}
+
+/// The offset that stands at the front of a batch, however damaged the rest of it is.
+fn base_offset(records: &Bytes, at: usize) -> i64 {
+    let field = records.get(at..).and_then(|rest| rest.first_chunk::<8>());
+    field.map_or(0, |field| i64::from_be_bytes(*field))
+}
+
+/// Follows which producers' transactions are known to be aborted (KIP-98).
+struct Aborted {
+    /// First offset and producer, in that order.
+    begun: std::vec::IntoIter<(i64, i64)>,
+    next: Option<(i64, i64)>,
+    open: BTreeSet<i64>,
+}
+
+impl Aborted {
+    fn new(aborted: &[(i64, i64)]) -> Self {
+        let mut begun: Vec<(i64, i64)> =
+            aborted.iter().map(|&(producer, first)| (first, producer)).collect();
+        begun.sort_unstable();
+        let mut begun = begun.into_iter();
+        let next = begun.next();
+        Self { begun, next, open: BTreeSet::new() }
+    }
+
+    /// Whether the application sees this batch. Control batches it never sees.
+    fn shows(&mut self, batch: &Batch<'_>) -> bool {
+        let header = &batch.header;
+        while let Some((_, producer)) = self.next.filter(|(first, _)| *first <= header.last_offset())
+        {
+            self.open.insert(producer);
+            self.next = self.begun.next();
+        }
+        if header.attributes.is_control() {
+            if is_abort(batch) {
+                self.open.remove(&header.producer_id);
+            }
+            return false;
+        }
+        !(header.attributes.is_transactional() && self.open.contains(&header.producer_id))
+    }
+}
+
+fn is_abort(batch: &Batch<'_>) -> bool {
+    let Ok(records) = batch.records(CONTROL_BYTES_MAX) else { return false };
+    let first = records.iter().next();
+    let key = first.and_then(Result::ok).and_then(|record| record.key);
+    key.and_then(ControlRecord::parse).is_some_and(|control| control.kind == ControlKind::Abort)
+}

@@ -1,0 +1,365 @@
+//! What is asked of the cluster and when: topics in use only, one request at a time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
+use ottla_protocol::messages::metadata_response::{
+    MetadataResponse, MetadataResponsePartition, MetadataResponseTopic,
+};
+use ottla_protocol::{ApiKey, ErrorCode};
+
+use super::backoff::{Backoff, Random};
+use super::cluster::{Cluster, Partition, Topic};
+use super::machine::{Lane, Reply, Request, Target, body};
+use crate::config::{Address, CommonConfig};
+use crate::error::{Error, ErrorKind};
+
+#[cfg(test)]
+mod tests;
+
+/// Topics of one request; more are asked about by the next.
+const TOPICS_MAX: usize = 10_000;
+/// The first version that says whether an unknown topic may be created.
+const VERSION_MIN: i16 = 4;
+
+/// What is known of the cluster, and the questions that keep it so.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    settings: Settings,
+    cluster: Arc<Cluster>,
+    wanted: HashMap<Arc<str>, Wanted>,
+    /// Since when what is known counts as wrong or too little.
+    stale_since: Option<Instant>,
+    /// Since when there are topics that no request has named.
+    added_since: Option<Instant>,
+    /// The cluster could not be asked, or asked to be left alone until then.
+    mute_until: Option<Instant>,
+    /// What was found missing is not asked for again before then.
+    retry_at: Option<Instant>,
+    /// When all was last answered.
+    answered_at: Option<Instant>,
+    /// The open request.
+    open: Option<u64>,
+    tokens: u64,
+    /// Requests in a row after which something was still missing.
+    failures: u32,
+    last_error: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Settings {
+    max_age: Duration,
+    max_idle: Duration,
+    timeout: Duration,
+    backoff: Backoff,
+    auto_create: bool,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    used_at: Instant,
+    pinned: bool,
+}
+
+impl Metadata {
+    /// Nothing known, nothing asked.
+    pub(crate) fn new(config: &CommonConfig) -> Self {
+        Self {
+            settings: Settings {
+                max_age: config.metadata_max_age,
+                max_idle: config.metadata_max_idle,
+                timeout: config.request_timeout,
+                backoff: Backoff::new(config.retry_backoff),
+                auto_create: config.allow_auto_create,
+            },
+            cluster: Arc::default(),
+            wanted: HashMap::new(),
+            stale_since: None,
+            added_since: None,
+            mute_until: None,
+            retry_at: None,
+            answered_at: None,
+            open: None,
+            tokens: 0,
+            failures: 0,
+            last_error: None,
+        }
+    }
+
+    /// What is known now.
+    pub(crate) const fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// Why the last request brought nothing.
+    pub(crate) const fn last_error(&self) -> Option<&Error> {
+        self.last_error.as_ref()
+    }
+
+    /// Asks about a topic until it was not wanted again for `metadata.max.idle.ms` (KIP-526).
+    pub(crate) fn want(&mut self, topic: &Arc<str>, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(topic) {
+            wanted.used_at = now;
+        } else {
+            self.wanted.insert(Arc::clone(topic), Wanted { used_at: now, pinned: false });
+            self.added_since.get_or_insert(now);
+        }
+    }
+
+    /// Asks about a topic until [`Metadata::unpin`].
+    pub(crate) fn pin(&mut self, topic: &Arc<str>, now: Instant) {
+        self.want(topic, now);
+        if let Some(wanted) = self.wanted.get_mut(topic) {
+            wanted.pinned = true;
+        }
+    }
+
+    /// Asks about a topic no longer, and forgets it.
+    pub(crate) fn unpin(&mut self, topic: &str) {
+        if self.wanted.remove(topic).is_some() && self.cluster.topics.contains_key(topic) {
+            let cluster = Arc::make_mut(&mut self.cluster);
+            cluster.topics.remove(topic);
+            cluster.version += 1;
+        }
+    }
+
+    /// Notes that what is known was found wrong or too little.
+    pub(crate) fn request_refresh(&mut self, now: Instant) {
+        self.stale_since.get_or_insert(now);
+    }
+
+    /// Notes a broker that another answer named: a coordinator, or a new leader.
+    pub(crate) fn learn_broker(&mut self, id: i32, host: &str, port: i32) {
+        let Some(address) = address(host, port).filter(|_| id >= 0) else { return };
+        if self.cluster.brokers.get(&id) != Some(&address) {
+            let cluster = Arc::make_mut(&mut self.cluster);
+            cluster.brokers.insert(id, address);
+            cluster.version += 1;
+        }
+    }
+
+    /// Notes a leader that a broker's error named; whether it is news (KIP-951).
+    pub(crate) fn learn_leader(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        leader: i32,
+        leader_epoch: i32,
+    ) -> bool {
+        let known = self.cluster.partition(topic, partition).copied();
+        let news = known.is_some_and(|known| leader_epoch > known.leader_epoch);
+        if !news || !self.cluster.brokers.contains_key(&leader) {
+            return false;
+        }
+        let cluster = Arc::make_mut(&mut self.cluster);
+        let place = cluster.topics.get_mut(topic).map(Arc::make_mut).and_then(|topic| {
+            usize::try_from(partition).ok().and_then(|index| topic.partitions.get_mut(index))
+        });
+        if let Some(place) = place {
+            *place = Partition { leader: Some(leader), leader_epoch };
+            cluster.version += 1;
+        }
+        true
+    }
+
+    /// The request that is due, if one is.
+    pub(crate) fn poll_request(&mut self, now: Instant) -> Option<Request> {
+        if self.due_at().is_none_or(|due| due > now) {
+            return None;
+        }
+        let max_idle = self.settings.max_idle;
+        self.wanted.retain(|_, wanted| {
+            wanted.pinned || now.saturating_duration_since(wanted.used_at) < max_idle
+        });
+        self.added_since = None;
+        self.stale_since = None;
+        self.tokens += 1;
+        self.open = Some(self.tokens);
+        // Those known least come first, so that a limit cannot hide a topic for ever.
+        let mut topics: Vec<_> = self.wanted.keys().cloned().collect();
+        topics.sort_by_key(|topic| self.cluster.topic(topic).is_some());
+        if topics.len() > TOPICS_MAX {
+            topics.truncate(TOPICS_MAX);
+            self.added_since = Some(now);
+        }
+        let create = self.settings.auto_create;
+        let versions = VERSION_MIN..=*ApiKey::Metadata.served().end();
+        Some(Request {
+            to: Target::Any,
+            lane: Lane::Rest,
+            token: self.tokens,
+            timeout: self.settings.timeout,
+            body: body(ApiKey::Metadata, versions, move |frame| {
+                let named = topics.iter().map(|topic| MetadataRequestTopic {
+                    name: Some(topic),
+                    ..MetadataRequestTopic::default()
+                });
+                frame.put(&MetadataRequest {
+                    topics: Some(named.collect()),
+                    allow_auto_topic_creation: create,
+                    ..MetadataRequest::default()
+                })
+            }),
+        })
+    }
+
+    /// When [`Metadata::poll_request`] will have something.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.due_at()
+    }
+
+    fn due_at(&self) -> Option<Instant> {
+        if self.open.is_some() {
+            return None;
+        }
+        let aged = self.answered_at.map(|at| at + self.settings.max_age);
+        let stale = self.stale_since.map(|since| self.retry_at.map_or(since, |at| at.max(since)));
+        let due = [aged, stale, self.added_since].into_iter().flatten().min()?;
+        Some(self.mute_until.map_or(due, |until| until.max(due)))
+    }
+
+    /// What became of the request; whether what is known has changed.
+    pub(crate) fn handle_response(
+        &mut self,
+        token: u64,
+        reply: Reply,
+        now: Instant,
+        random: &mut Random,
+    ) -> bool {
+        if self.open != Some(token) {
+            return false;
+        }
+        self.open = None;
+        let outcome = match &reply {
+            Ok(answer) => answer
+                .decode::<MetadataResponse<'_>>()
+                .and_then(|response| self.apply(&response).map(|()| response.throttle_time_ms)),
+            Err(fault) => Err(fault.error.clone()),
+        };
+        match outcome {
+            Ok(throttle_ms) => {
+                self.answered_at = Some(now);
+                self.last_error = None;
+                let throttle = u64::try_from(throttle_ms).ok().filter(|&millis| millis > 0);
+                self.mute_until = throttle.map(|millis| now + Duration::from_millis(millis));
+                if self.wanted.keys().all(|topic| self.is_settled(topic)) {
+                    self.failures = 0;
+                } else {
+                    self.failures = self.failures.saturating_add(1);
+                    self.stale_since = Some(now);
+                }
+                let pause = self.settings.backoff.pause(self.failures.max(1), random);
+                self.retry_at = Some(now + pause);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "metadata request failed");
+                self.failures = self.failures.saturating_add(1);
+                self.last_error = Some(error);
+                self.stale_since = Some(now);
+                self.mute_until = Some(now + self.settings.backoff.pause(self.failures, random));
+                false
+            }
+        }
+    }
+
+    /// Whether asking again soon would tell no more about a topic.
+    fn is_settled(&self, topic: &str) -> bool {
+        self.cluster.topics.get(topic).is_some_and(|topic| {
+            let led = topic.partitions.iter().all(|partition| partition.leader.is_some());
+            if topic.error.is_error() { !topic.error.is_retriable() } else { led }
+        })
+    }
+
+    fn apply(&mut self, response: &MetadataResponse<'_>) -> Result<(), Error> {
+        if response.error_code.is_error() {
+            return Err(Error::from_kafka(response.error_code, None).with_api(ApiKey::Metadata));
+        }
+        let brokers: BTreeMap<i32, Address> = response
+            .brokers
+            .iter()
+            .filter_map(|broker| Some((broker.node_id, address(broker.host, broker.port)?)))
+            .collect();
+        if brokers.is_empty() {
+            let text = "the broker named no broker of its cluster";
+            return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::Metadata));
+        }
+        let mut topics: HashMap<Arc<str>, Arc<Topic>> = HashMap::with_capacity(self.wanted.len());
+        for found in &response.topics {
+            let Some((name, _)) = found.name.and_then(|name| self.wanted.get_key_value(name))
+            else {
+                continue;
+            };
+            let known = self.cluster.topics.get(name);
+            topics.insert(Arc::clone(name), merge(known, name, found));
+        }
+        // A topic that one answer does not name is not gone by that.
+        for name in self.wanted.keys() {
+            if let Some(known) = self.cluster.topics.get(name) {
+                topics.entry(Arc::clone(name)).or_insert_with(|| Arc::clone(known));
+            }
+        }
+        self.cluster = Arc::new(Cluster {
+            version: self.cluster.version + 1,
+            id: response.cluster_id.map(str::to_owned).or_else(|| self.cluster.id.clone()),
+            brokers,
+            topics,
+        });
+        Ok(())
+    }
+}
+
+fn address(host: &str, port: i32) -> Option<Address> {
+    let port = u16::try_from(port).ok().filter(|&port| port > 0)?;
+    (!host.is_empty()).then(|| Address { host: host.to_owned(), port })
+}
+
+/// A topic as an answer tells it, unless what is known is newer.
+fn merge(
+    known: Option<&Arc<Topic>>,
+    name: &Arc<str>,
+    found: &MetadataResponseTopic<'_>,
+) -> Arc<Topic> {
+    if let Some(known) = known {
+        // A broker that lags may not have heard of it yet.
+        if found.error_code.is_retriable() && known.error.is_none() {
+            return Arc::clone(known);
+        }
+    }
+    let same = known.filter(|known| known.id == found.topic_id && known.error.is_none());
+    let count = found.partitions.len();
+    let mut partitions = vec![Partition { leader: None, leader_epoch: -1 }; count];
+    for partition in &found.partitions {
+        let index = usize::try_from(partition.partition_index).ok();
+        let Some((index, place)) =
+            index.and_then(|index| Some((index, partitions.get_mut(index)?)))
+        else {
+            continue;
+        };
+        let older = same.and_then(|known| known.partitions.get(index)).copied();
+        *place = newer(older, partition);
+    }
+    Arc::new(Topic {
+        name: Arc::clone(name),
+        id: found.topic_id,
+        error: if count == 0 && found.error_code.is_none() {
+            ErrorCode::LEADER_NOT_AVAILABLE
+        } else {
+            found.error_code
+        },
+        partitions,
+    })
+}
+
+fn newer(known: Option<Partition>, found: &MetadataResponsePartition) -> Partition {
+    let fresh = Partition {
+        leader: Some(found.leader_id).filter(|&leader| leader >= 0),
+        leader_epoch: found.leader_epoch,
+    };
+    // KIP-320: an epoch before the one known tells of the past.
+    known
+        .filter(|known| fresh.leader_epoch >= 0 && fresh.leader_epoch < known.leader_epoch)
+        .unwrap_or(fresh)
+}

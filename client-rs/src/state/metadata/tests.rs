@@ -1,0 +1,212 @@
+//! When metadata is asked for, and which answers count.
+
+#![allow(clippy::disallowed_methods, reason = "tests start their virtual time somewhere")]
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use ottla_protocol::Uuid;
+use ottla_protocol::Writer;
+use ottla_protocol::messages::metadata_response::MetadataResponseBroker;
+
+use super::super::machine::{Answer, LinkFault};
+use super::*;
+use crate::config::Options;
+
+const VERSION: i16 = 12;
+
+struct Trial {
+    metadata: Metadata,
+    now: Instant,
+    random: Random,
+    topic: Arc<str>,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let options = Options::new().set("bootstrap.servers", "a:1").unwrap();
+        let config = CommonConfig::new(&options, true).unwrap();
+        Self {
+            metadata: Metadata::new(&config),
+            now: Instant::now(),
+            random: Random::new(1),
+            topic: "orders".into(),
+        }
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.now += Duration::from_millis(millis);
+    }
+
+    fn asked(&mut self) -> Option<u64> {
+        self.metadata.poll_request(self.now).map(|request| request.token)
+    }
+
+    fn answer(&mut self, token: u64, reply: Reply) -> bool {
+        self.metadata.handle_response(token, reply, self.now, &mut self.random)
+    }
+
+    fn answer_topic(&mut self, error_code: ErrorCode, leader: i32, epoch: i32) {
+        let token = self.asked().expect("a request is due");
+        let partition = MetadataResponsePartition {
+            partition_index: 0,
+            leader_id: leader,
+            leader_epoch: epoch,
+            ..MetadataResponsePartition::default()
+        };
+        let partitions = if error_code.is_none() { vec![partition] } else { Vec::new() };
+        let topic = MetadataResponseTopic {
+            error_code,
+            name: Some("orders"),
+            topic_id: Uuid([7; 16]),
+            partitions,
+            ..MetadataResponseTopic::default()
+        };
+        let reply = response(vec![topic]);
+        assert!(self.answer(token, Ok(reply)));
+    }
+}
+
+fn response(topics: Vec<MetadataResponseTopic<'_>>) -> Answer {
+    use ottla_protocol::Message;
+    let broker = |node_id| MetadataResponseBroker {
+        node_id,
+        host: "b",
+        port: 9092,
+        ..MetadataResponseBroker::default()
+    };
+    let response = MetadataResponse {
+        brokers: vec![broker(1), broker(2)],
+        topics,
+        ..MetadataResponse::default()
+    };
+    let mut writer = Writer::new();
+    response.encode(&mut writer, VERSION).unwrap();
+    let body = Bytes::from(writer.into_bytes());
+    Answer { version: VERSION, body, broker: Rc::from("b:9092") }
+}
+
+fn fault() -> Reply {
+    Err(LinkFault { error: Error::new(ErrorKind::Connect, "no"), written: false })
+}
+
+#[test]
+fn nothing_is_asked_before_a_topic_is_wanted() {
+    let mut trial = Trial::new();
+    assert_eq!(trial.asked(), None);
+    assert_eq!(trial.metadata.poll_timeout(), None);
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    assert!(trial.asked().is_some());
+    assert_eq!(trial.asked(), None, "one request at a time");
+}
+
+#[test]
+fn an_unsettled_topic_is_asked_about_again_with_growing_pauses() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.answer_topic(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0, 0);
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let due = trial.metadata.poll_timeout().unwrap();
+        pauses.push(due.duration_since(trial.now).as_millis());
+        trial.now = due;
+        trial.answer_topic(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0, 0);
+    }
+    for (pause, whole) in pauses.iter().zip([100, 200, 400, 800, 1000]) {
+        assert!((whole * 8 / 10..=whole * 12 / 10).contains(pause), "{pauses:?}");
+    }
+    trial.now = trial.metadata.poll_timeout().unwrap();
+    trial.answer_topic(ErrorCode::NONE, 1, 0);
+    assert_eq!(trial.metadata.cluster().partition("orders", 0).unwrap().leader, Some(1));
+    let due = trial.metadata.poll_timeout().unwrap();
+    assert_eq!(due.duration_since(trial.now), Duration::from_secs(300), "metadata.max.age.ms");
+}
+
+#[test]
+fn a_new_topic_is_asked_about_at_once_while_another_is_unsettled() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.answer_topic(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0, 0);
+    trial.wait(1);
+    assert_eq!(trial.asked(), None);
+    trial.metadata.want(&"other".into(), trial.now);
+    assert!(trial.asked().is_some());
+}
+
+#[test]
+fn a_cluster_out_of_reach_is_asked_again_with_pauses() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    let token = trial.asked().unwrap();
+    assert!(!trial.answer(token, fault()));
+    assert_eq!(trial.metadata.last_error().map(Error::kind), Some(ErrorKind::Connect));
+    assert_eq!(trial.asked(), None);
+    trial.metadata.want(&"other".into(), trial.now);
+    assert_eq!(trial.asked(), None, "a new topic does not shorten the pause");
+    trial.wait(120);
+    assert!(trial.asked().is_some());
+}
+
+#[test]
+fn a_stale_answer_and_an_older_leader_epoch_change_nothing() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.answer_topic(ErrorCode::NONE, 1, 5);
+    assert!(!trial.answer(77, Ok(response(Vec::new()))));
+    trial.metadata.request_refresh(trial.now);
+    trial.wait(1000);
+    trial.answer_topic(ErrorCode::NONE, 2, 4);
+    assert_eq!(trial.metadata.cluster().partition("orders", 0).unwrap().leader, Some(1));
+    trial.metadata.request_refresh(trial.now);
+    trial.wait(1000);
+    trial.answer_topic(ErrorCode::NONE, 2, 6);
+    assert_eq!(trial.metadata.cluster().partition("orders", 0).unwrap().leader, Some(2));
+}
+
+#[test]
+fn a_topic_absent_from_one_answer_stays_known() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.answer_topic(ErrorCode::NONE, 1, 5);
+    trial.metadata.request_refresh(trial.now);
+    trial.wait(1000);
+    let token = trial.asked().unwrap();
+    assert!(trial.answer(token, Ok(response(Vec::new()))));
+    assert!(trial.metadata.cluster().topic("orders").is_some());
+    trial.metadata.request_refresh(trial.now);
+    trial.wait(1000);
+    trial.answer_topic(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0, 0);
+    assert!(trial.metadata.cluster().topic("orders").is_some());
+}
+
+#[test]
+fn a_leader_named_by_a_broker_counts_if_its_epoch_is_higher() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.answer_topic(ErrorCode::NONE, 1, 5);
+    assert!(!trial.metadata.learn_leader("orders", 0, 2, 5));
+    assert!(!trial.metadata.learn_leader("orders", 0, 9, 6), "a broker nobody knows");
+    trial.metadata.learn_broker(9, "c", 9092);
+    assert!(trial.metadata.learn_leader("orders", 0, 9, 6));
+    assert_eq!(trial.metadata.cluster().partition("orders", 0).unwrap().leader, Some(9));
+}
+
+#[test]
+fn a_topic_not_used_for_long_is_no_longer_asked_about() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.metadata.pin(&"pinned".into(), trial.now);
+    trial.answer_topic(ErrorCode::NONE, 1, 5);
+    trial.wait(300_001);
+    assert!(trial.asked().is_some());
+    assert!(!trial.metadata.wanted.contains_key("orders"));
+    assert!(trial.metadata.wanted.contains_key("pinned"));
+}

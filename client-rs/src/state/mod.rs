@@ -1,0 +1,11 @@
+//! The client's decisions: machines that are given answers and the time, and asked what to do.
+//!
+//! Nothing here opens a socket, reads a clock or starts a thread.
+
+pub(crate) mod backoff;
+pub(crate) mod cluster;
+pub(crate) mod guard;
+pub(crate) mod machine;
+pub(crate) mod metadata;
+pub(crate) mod parker;
+pub(crate) mod wake;
