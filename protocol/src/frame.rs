@@ -24,10 +24,13 @@ pub fn frame_size(prefix: [u8; SIZE_LEN], max: usize) -> Result<usize, DecodeErr
         .ok_or_else(|| DecodeError::new(0, "frame", DecodeErrorKind::FrameSize))
 }
 
+/// A frame without its size field, and the bytes after it.
+pub type FrameAndRest<'a> = (&'a [u8], &'a [u8]);
+
 /// The first frame in `bytes`, without its size field, and what follows it.
 ///
 /// None if the frame is not there whole yet.
-pub fn split_frame(bytes: &[u8], max: usize) -> Result<Option<(&[u8], &[u8])>, DecodeError> {
+pub fn split_frame(bytes: &[u8], max: usize) -> Result<Option<FrameAndRest<'_>>, DecodeError> {
     let Some((prefix, rest)) = bytes.split_first_chunk::<SIZE_LEN>() else { return Ok(None) };
     let size = frame_size(*prefix, max)?;
     Ok(rest.split_at_checked(size))

@@ -313,7 +313,6 @@ impl<'a> Reader<'a> {
     /// Turns a length of a classic field into an option: −1 is null, below that an error.
     #[inline]
     fn classic_length(
-        &self,
         start: usize,
         length: i32,
         what: &'static str,
@@ -340,7 +339,7 @@ impl<'a> Reader<'a> {
         match form {
             Form::Classic => {
                 let length = self.i16()?.into();
-                self.classic_length(start, length, what)
+                Self::classic_length(start, length, what)
             }
             Form::Compact => self.compact_length(what),
         }
@@ -352,7 +351,7 @@ impl<'a> Reader<'a> {
         match form {
             Form::Classic => {
                 let length = self.i32()?;
-                self.classic_length(start, length, what)
+                Self::classic_length(start, length, what)
             }
             Form::Compact => self.compact_length(what),
         }

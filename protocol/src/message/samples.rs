@@ -7,7 +7,9 @@
 )]
 
 use super::tests::{Numbers, Sample};
+use crate::error_code::ErrorCode;
 use crate::messages::*;
+use crate::writer::Records;
 
 /// Calls a macro with the names of all messages.
 macro_rules! every_message {
@@ -76,7 +78,7 @@ macro_rules! every_message {
 }
 pub(super) use every_message;
 
-impl Sample for abort_transaction_record::AbortTransactionRecord<'static> {
+impl Sample for AbortTransactionRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.reason = if n.flip() { None } else { Some(n.string()) };
@@ -84,7 +86,7 @@ impl Sample for abort_transaction_record::AbortTransactionRecord<'static> {
     }
 }
 
-impl Sample for api_versions_request::ApiVersionsRequest<'static> {
+impl Sample for ApiVersionsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
@@ -103,10 +105,10 @@ impl Sample for api_versions_request::ApiVersionsRequest<'static> {
     }
 }
 
-impl Sample for api_versions_response::ApiVersionsResponse<'static> {
+impl Sample for ApiVersionsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.api_keys = n.array(|n| Sample::sample(version, n));
         if version >= 1 {
             sample.throttle_time_ms = n.int32();
@@ -157,7 +159,7 @@ impl Sample for api_versions_response::FinalizedFeatureKey<'static> {
     }
 }
 
-impl Sample for begin_transaction_record::BeginTransactionRecord<'static> {
+impl Sample for BeginTransactionRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.name = if n.flip() { None } else { Some(n.string()) };
@@ -165,7 +167,7 @@ impl Sample for begin_transaction_record::BeginTransactionRecord<'static> {
     }
 }
 
-impl Sample for broker_registration_change_record::BrokerRegistrationChangeRecord {
+impl Sample for BrokerRegistrationChangeRecord {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.broker_id = n.int32();
@@ -175,16 +177,16 @@ impl Sample for broker_registration_change_record::BrokerRegistrationChangeRecor
             sample.in_controlled_shutdown = n.int8();
         }
         if version >= 2 {
-            sample.log_dirs = n.array(|n| n.uuid());
+            sample.log_dirs = n.array(Numbers::uuid);
         }
         if version >= 3 {
-            sample.cordoned_log_dirs = if n.flip() { None } else { Some(n.array(|n| n.uuid())) };
+            sample.cordoned_log_dirs = if n.flip() { None } else { Some(n.array(Numbers::uuid)) };
         }
         sample
     }
 }
 
-impl Sample for config_record::ConfigRecord<'static> {
+impl Sample for ConfigRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.resource_type = n.int8();
@@ -195,7 +197,7 @@ impl Sample for config_record::ConfigRecord<'static> {
     }
 }
 
-impl Sample for consumer_protocol_assignment::ConsumerProtocolAssignment<'static> {
+impl Sample for ConsumerProtocolAssignment<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.assigned_partitions = n.array(|n| Sample::sample(version, n));
@@ -208,15 +210,15 @@ impl Sample for consumer_protocol_assignment::TopicPartition<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.topic = n.string();
-        sample.partitions = n.array(|n| n.int32());
+        sample.partitions = n.array(Numbers::int32);
         sample
     }
 }
 
-impl Sample for consumer_protocol_subscription::ConsumerProtocolSubscription<'static> {
+impl Sample for ConsumerProtocolSubscription<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| n.string());
+        sample.topics = n.array(Numbers::string);
         sample.user_data = if n.flip() { None } else { Some(n.bytes()) };
         if version >= 1 {
             sample.owned_partitions = n.array(|n| Sample::sample(version, n));
@@ -235,12 +237,12 @@ impl Sample for consumer_protocol_subscription::TopicPartition<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.topic = n.string();
-        sample.partitions = n.array(|n| n.int32());
+        sample.partitions = n.array(Numbers::int32);
         sample
     }
 }
 
-impl Sample for create_topics_request::CreateTopicsRequest<'static> {
+impl Sample for CreateTopicsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.topics = n.array(|n| Sample::sample(version, n));
@@ -266,7 +268,7 @@ impl Sample for create_topics_request::CreatableReplicaAssignment {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.partition_index = n.int32();
-        sample.broker_ids = n.array(|n| n.int32());
+        sample.broker_ids = n.array(Numbers::int32);
         sample
     }
 }
@@ -280,7 +282,7 @@ impl Sample for create_topics_request::CreatableTopicConfig<'static> {
     }
 }
 
-impl Sample for create_topics_response::CreateTopicsResponse<'static> {
+impl Sample for CreateTopicsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.throttle_time_ms = n.int32();
@@ -296,10 +298,10 @@ impl Sample for create_topics_response::CreatableTopicResult<'static> {
         if version >= 7 {
             sample.topic_id = n.uuid();
         }
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.error_message = if n.flip() { None } else { Some(n.string()) };
         if version >= 5 {
-            sample.topic_config_error_code = crate::ErrorCode(n.int16());
+            sample.topic_config_error_code = ErrorCode(n.int16());
         }
         if version >= 5 {
             sample.num_partitions = n.int32();
@@ -327,14 +329,14 @@ impl Sample for create_topics_response::CreatableTopicConfigs<'static> {
     }
 }
 
-impl Sample for delete_topics_request::DeleteTopicsRequest<'static> {
+impl Sample for DeleteTopicsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 6 {
             sample.topics = n.array(|n| Sample::sample(version, n));
         }
         if version <= 5 {
-            sample.topic_names = n.array(|n| n.string());
+            sample.topic_names = n.array(Numbers::string);
         }
         sample.timeout_ms = n.int32();
         sample
@@ -350,7 +352,7 @@ impl Sample for delete_topics_request::DeleteTopicState<'static> {
     }
 }
 
-impl Sample for delete_topics_response::DeleteTopicsResponse<'static> {
+impl Sample for DeleteTopicsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.throttle_time_ms = n.int32();
@@ -366,7 +368,7 @@ impl Sample for delete_topics_response::DeletableTopicResult<'static> {
         if version >= 6 {
             sample.topic_id = n.uuid();
         }
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         if version >= 5 {
             sample.error_message = if n.flip() { None } else { Some(n.string()) };
         }
@@ -374,13 +376,13 @@ impl Sample for delete_topics_response::DeletableTopicResult<'static> {
     }
 }
 
-impl Sample for end_transaction_record::EndTransactionRecord {
+impl Sample for EndTransactionRecord {
     fn sample(_version: i16, _n: &mut Numbers) -> Self {
         Self::default()
     }
 }
 
-impl Sample for feature_level_record::FeatureLevelRecord<'static> {
+impl Sample for FeatureLevelRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.name = n.string();
@@ -389,7 +391,7 @@ impl Sample for feature_level_record::FeatureLevelRecord<'static> {
     }
 }
 
-impl Sample for fetch_request::FetchRequest<'static> {
+impl Sample for FetchRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 12 {
@@ -479,17 +481,17 @@ impl Sample for fetch_request::ForgottenTopic<'static> {
         if version >= 13 {
             sample.topic_id = n.uuid();
         }
-        sample.partitions = n.array(|n| n.int32());
+        sample.partitions = n.array(Numbers::int32);
         sample
     }
 }
 
-impl Sample for fetch_response::FetchResponse<'static> {
+impl Sample for FetchResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.throttle_time_ms = n.int32();
         if version >= 7 {
-            sample.error_code = crate::ErrorCode(n.int16());
+            sample.error_code = ErrorCode(n.int16());
         }
         if version >= 7 {
             sample.session_id = n.int32();
@@ -520,7 +522,7 @@ impl Sample for fetch_response::PartitionData<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.partition_index = n.int32();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.high_watermark = n.int64();
         sample.last_stable_offset = n.int64();
         if version >= 5 {
@@ -540,11 +542,7 @@ impl Sample for fetch_response::PartitionData<'static> {
         if version >= 11 {
             sample.preferred_read_replica = n.int32();
         }
-        sample.records = if n.flip() {
-            crate::writer::Records::Null
-        } else {
-            crate::writer::Records::Inline(n.bytes())
-        };
+        sample.records = if n.flip() { Records::Null } else { Records::Inline(n.bytes()) };
         sample
     }
 }
@@ -596,7 +594,7 @@ impl Sample for fetch_response::NodeEndpoint<'static> {
     }
 }
 
-impl Sample for find_coordinator_request::FindCoordinatorRequest<'static> {
+impl Sample for FindCoordinatorRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 3 {
@@ -606,20 +604,20 @@ impl Sample for find_coordinator_request::FindCoordinatorRequest<'static> {
             sample.key_type = n.int8();
         }
         if version >= 4 {
-            sample.coordinator_keys = n.array(|n| n.string());
+            sample.coordinator_keys = n.array(Numbers::string);
         }
         sample
     }
 }
 
-impl Sample for find_coordinator_response::FindCoordinatorResponse<'static> {
+impl Sample for FindCoordinatorResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
             sample.throttle_time_ms = n.int32();
         }
         if version <= 3 {
-            sample.error_code = crate::ErrorCode(n.int16());
+            sample.error_code = ErrorCode(n.int16());
         }
         if (1..=3).contains(&version) {
             sample.error_message = if n.flip() { None } else { Some(n.string()) };
@@ -647,13 +645,13 @@ impl Sample for find_coordinator_response::Coordinator<'static> {
         sample.node_id = n.int32();
         sample.host = n.string();
         sample.port = n.int32();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.error_message = if n.flip() { None } else { Some(n.string()) };
         sample
     }
 }
 
-impl Sample for group_metadata_key::GroupMetadataKey<'static> {
+impl Sample for GroupMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group = n.string();
@@ -661,7 +659,7 @@ impl Sample for group_metadata_key::GroupMetadataKey<'static> {
     }
 }
 
-impl Sample for group_metadata_value::GroupMetadataValue<'static> {
+impl Sample for GroupMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.protocol_type = n.string();
@@ -695,7 +693,7 @@ impl Sample for group_metadata_value::MemberMetadata<'static> {
     }
 }
 
-impl Sample for heartbeat_request::HeartbeatRequest<'static> {
+impl Sample for HeartbeatRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group_id = n.string();
@@ -708,18 +706,18 @@ impl Sample for heartbeat_request::HeartbeatRequest<'static> {
     }
 }
 
-impl Sample for heartbeat_response::HeartbeatResponse {
+impl Sample for HeartbeatResponse {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
             sample.throttle_time_ms = n.int32();
         }
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample
     }
 }
 
-impl Sample for init_producer_id_request::InitProducerIdRequest<'static> {
+impl Sample for InitProducerIdRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.transactional_id = if n.flip() { None } else { Some(n.string()) };
@@ -734,18 +732,18 @@ impl Sample for init_producer_id_request::InitProducerIdRequest<'static> {
     }
 }
 
-impl Sample for init_producer_id_response::InitProducerIdResponse {
+impl Sample for InitProducerIdResponse {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.throttle_time_ms = n.int32();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.producer_id = n.int64();
         sample.producer_epoch = n.int16();
         sample
     }
 }
 
-impl Sample for join_group_request::JoinGroupRequest<'static> {
+impl Sample for JoinGroupRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group_id = n.string();
@@ -775,13 +773,13 @@ impl Sample for join_group_request::JoinGroupRequestProtocol<'static> {
     }
 }
 
-impl Sample for join_group_response::JoinGroupResponse<'static> {
+impl Sample for JoinGroupResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 2 {
             sample.throttle_time_ms = n.int32();
         }
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.generation_id = n.int32();
         if version >= 7 {
             sample.protocol_type = if n.flip() { None } else { Some(n.string()) };
@@ -809,8 +807,8 @@ impl Sample for join_group_response::JoinGroupResponseMember<'static> {
     }
 }
 
-impl Sample for kraft_version_record::KRaftVersionRecord {
-    fn sample(version: i16, n: &mut Numbers) -> Self {
+impl Sample for KRaftVersionRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.version = n.int16();
         sample.kraft_version = n.int16();
@@ -818,7 +816,7 @@ impl Sample for kraft_version_record::KRaftVersionRecord {
     }
 }
 
-impl Sample for leader_change_message::LeaderChangeMessage {
+impl Sample for LeaderChangeMessage {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.version = n.int16();
@@ -840,7 +838,7 @@ impl Sample for leader_change_message::Voter {
     }
 }
 
-impl Sample for leave_group_request::LeaveGroupRequest<'static> {
+impl Sample for LeaveGroupRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group_id = n.string();
@@ -866,13 +864,13 @@ impl Sample for leave_group_request::MemberIdentity<'static> {
     }
 }
 
-impl Sample for leave_group_response::LeaveGroupResponse<'static> {
+impl Sample for LeaveGroupResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
             sample.throttle_time_ms = n.int32();
         }
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         if version >= 3 {
             sample.members = n.array(|n| Sample::sample(version, n));
         }
@@ -885,12 +883,12 @@ impl Sample for leave_group_response::MemberResponse<'static> {
         let mut sample = Self::default();
         sample.member_id = n.string();
         sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample
     }
 }
 
-impl Sample for list_offsets_request::ListOffsetsRequest<'static> {
+impl Sample for ListOffsetsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.replica_id = n.int32();
@@ -926,7 +924,7 @@ impl Sample for list_offsets_request::ListOffsetsPartition {
     }
 }
 
-impl Sample for list_offsets_response::ListOffsetsResponse<'static> {
+impl Sample for ListOffsetsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 2 {
@@ -950,7 +948,7 @@ impl Sample for list_offsets_response::ListOffsetsPartitionResponse {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.partition_index = n.int32();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.timestamp = n.int64();
         sample.offset = n.int64();
         if version >= 4 {
@@ -960,7 +958,7 @@ impl Sample for list_offsets_response::ListOffsetsPartitionResponse {
     }
 }
 
-impl Sample for metadata_request::MetadataRequest<'static> {
+impl Sample for MetadataRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.topics = if version >= 1 && n.flip() {
@@ -992,7 +990,7 @@ impl Sample for metadata_request::MetadataRequestTopic<'static> {
     }
 }
 
-impl Sample for metadata_response::MetadataResponse<'static> {
+impl Sample for MetadataResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
@@ -1010,7 +1008,7 @@ impl Sample for metadata_response::MetadataResponse<'static> {
             sample.cluster_authorized_operations = n.int32();
         }
         if version >= 13 {
-            sample.error_code = crate::ErrorCode(n.int16());
+            sample.error_code = ErrorCode(n.int16());
         }
         sample
     }
@@ -1032,7 +1030,7 @@ impl Sample for metadata_response::MetadataResponseBroker<'static> {
 impl Sample for metadata_response::MetadataResponseTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.name = if version >= 12 && n.flip() { None } else { Some(n.string()) };
         if version >= 10 {
             sample.topic_id = n.uuid();
@@ -1051,28 +1049,28 @@ impl Sample for metadata_response::MetadataResponseTopic<'static> {
 impl Sample for metadata_response::MetadataResponsePartition {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.partition_index = n.int32();
         sample.leader_id = n.int32();
         if version >= 7 {
             sample.leader_epoch = n.int32();
         }
-        sample.replica_nodes = n.array(|n| n.int32());
-        sample.isr_nodes = n.array(|n| n.int32());
+        sample.replica_nodes = n.array(Numbers::int32);
+        sample.isr_nodes = n.array(Numbers::int32);
         if version >= 5 {
-            sample.offline_replicas = n.array(|n| n.int32());
+            sample.offline_replicas = n.array(Numbers::int32);
         }
         sample
     }
 }
 
-impl Sample for no_op_record::NoOpRecord {
+impl Sample for NoOpRecord {
     fn sample(_version: i16, _n: &mut Numbers) -> Self {
         Self::default()
     }
 }
 
-impl Sample for offset_commit_request::OffsetCommitRequest<'static> {
+impl Sample for OffsetCommitRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group_id = n.string();
@@ -1116,7 +1114,7 @@ impl Sample for offset_commit_request::OffsetCommitRequestPartition<'static> {
     }
 }
 
-impl Sample for offset_commit_response::OffsetCommitResponse<'static> {
+impl Sample for OffsetCommitResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
@@ -1145,12 +1143,12 @@ impl Sample for offset_commit_response::OffsetCommitResponsePartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.partition_index = n.int32();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample
     }
 }
 
-impl Sample for offset_commit_key::OffsetCommitKey<'static> {
+impl Sample for OffsetCommitKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group = n.string();
@@ -1160,7 +1158,7 @@ impl Sample for offset_commit_key::OffsetCommitKey<'static> {
     }
 }
 
-impl Sample for offset_commit_value::OffsetCommitValue<'static> {
+impl Sample for OffsetCommitValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.offset = n.int64();
@@ -1179,7 +1177,7 @@ impl Sample for offset_commit_value::OffsetCommitValue<'static> {
     }
 }
 
-impl Sample for offset_fetch_request::OffsetFetchRequest<'static> {
+impl Sample for OffsetFetchRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 7 {
@@ -1206,7 +1204,7 @@ impl Sample for offset_fetch_request::OffsetFetchRequestTopic<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.name = n.string();
-        sample.partition_indexes = n.array(|n| n.int32());
+        sample.partition_indexes = n.array(Numbers::int32);
         sample
     }
 }
@@ -1235,12 +1233,12 @@ impl Sample for offset_fetch_request::OffsetFetchRequestTopics<'static> {
         if version >= 10 {
             sample.topic_id = n.uuid();
         }
-        sample.partition_indexes = n.array(|n| n.int32());
+        sample.partition_indexes = n.array(Numbers::int32);
         sample
     }
 }
 
-impl Sample for offset_fetch_response::OffsetFetchResponse<'static> {
+impl Sample for OffsetFetchResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
@@ -1250,7 +1248,7 @@ impl Sample for offset_fetch_response::OffsetFetchResponse<'static> {
             sample.topics = n.array(|n| Sample::sample(version, n));
         }
         if (2..=7).contains(&version) {
-            sample.error_code = crate::ErrorCode(n.int16());
+            sample.error_code = ErrorCode(n.int16());
         }
         if version >= 8 {
             sample.groups = n.array(|n| Sample::sample(version, n));
@@ -1277,7 +1275,7 @@ impl Sample for offset_fetch_response::OffsetFetchResponsePartition<'static> {
             sample.committed_leader_epoch = n.int32();
         }
         sample.metadata = if n.flip() { None } else { Some(n.string()) };
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample
     }
 }
@@ -1287,7 +1285,7 @@ impl Sample for offset_fetch_response::OffsetFetchResponseGroup<'static> {
         let mut sample = Self::default();
         sample.group_id = n.string();
         sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample
     }
 }
@@ -1313,64 +1311,64 @@ impl Sample for offset_fetch_response::OffsetFetchResponsePartitions<'static> {
         sample.committed_offset = n.int64();
         sample.committed_leader_epoch = n.int32();
         sample.metadata = if n.flip() { None } else { Some(n.string()) };
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample
     }
 }
 
-impl Sample for partition_change_record::PartitionChangeRecord {
+impl Sample for PartitionChangeRecord {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.partition_id = n.int32();
         sample.topic_id = n.uuid();
-        sample.isr = if n.flip() { None } else { Some(n.array(|n| n.int32())) };
+        sample.isr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
         sample.leader = n.int32();
-        sample.replicas = if n.flip() { None } else { Some(n.array(|n| n.int32())) };
-        sample.removing_replicas = if n.flip() { None } else { Some(n.array(|n| n.int32())) };
-        sample.adding_replicas = if n.flip() { None } else { Some(n.array(|n| n.int32())) };
+        sample.replicas = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample.removing_replicas = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample.adding_replicas = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
         sample.leader_recovery_state = n.int8();
         if version >= 1 {
-            sample.directories = if n.flip() { None } else { Some(n.array(|n| n.uuid())) };
+            sample.directories = if n.flip() { None } else { Some(n.array(Numbers::uuid)) };
         }
         if version >= 2 {
             sample.eligible_leader_replicas =
-                if n.flip() { None } else { Some(n.array(|n| n.int32())) };
+                if n.flip() { None } else { Some(n.array(Numbers::int32)) };
         }
         if version >= 2 {
-            sample.last_known_elr = if n.flip() { None } else { Some(n.array(|n| n.int32())) };
+            sample.last_known_elr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
         }
         sample
     }
 }
 
-impl Sample for partition_record::PartitionRecord {
+impl Sample for PartitionRecord {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.partition_id = n.int32();
         sample.topic_id = n.uuid();
-        sample.replicas = n.array(|n| n.int32());
-        sample.isr = n.array(|n| n.int32());
-        sample.removing_replicas = n.array(|n| n.int32());
-        sample.adding_replicas = n.array(|n| n.int32());
+        sample.replicas = n.array(Numbers::int32);
+        sample.isr = n.array(Numbers::int32);
+        sample.removing_replicas = n.array(Numbers::int32);
+        sample.adding_replicas = n.array(Numbers::int32);
         sample.leader = n.int32();
         sample.leader_recovery_state = n.int8();
         sample.leader_epoch = n.int32();
         sample.partition_epoch = n.int32();
         if version >= 1 {
-            sample.directories = n.array(|n| n.uuid());
+            sample.directories = n.array(Numbers::uuid);
         }
         if version >= 2 {
             sample.eligible_leader_replicas =
-                if n.flip() { None } else { Some(n.array(|n| n.int32())) };
+                if n.flip() { None } else { Some(n.array(Numbers::int32)) };
         }
         if version >= 2 {
-            sample.last_known_elr = if n.flip() { None } else { Some(n.array(|n| n.int32())) };
+            sample.last_known_elr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
         }
         sample
     }
 }
 
-impl Sample for produce_request::ProduceRequest<'static> {
+impl Sample for ProduceRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.transactional_id = if n.flip() { None } else { Some(n.string()) };
@@ -1399,16 +1397,12 @@ impl Sample for produce_request::PartitionProduceData<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.index = n.int32();
-        sample.records = if n.flip() {
-            crate::writer::Records::Null
-        } else {
-            crate::writer::Records::Inline(n.bytes())
-        };
+        sample.records = if n.flip() { Records::Null } else { Records::Inline(n.bytes()) };
         sample
     }
 }
 
-impl Sample for produce_response::ProduceResponse<'static> {
+impl Sample for ProduceResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.responses = n.array(|n| Sample::sample(version, n));
@@ -1438,7 +1432,7 @@ impl Sample for produce_response::PartitionProduceResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.index = n.int32();
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         sample.base_offset = n.int64();
         sample.log_append_time_ms = n.int64();
         if version >= 5 {
@@ -1486,7 +1480,7 @@ impl Sample for produce_response::NodeEndpoint<'static> {
     }
 }
 
-impl Sample for producer_ids_record::ProducerIdsRecord {
+impl Sample for ProducerIdsRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.broker_id = n.int32();
@@ -1496,7 +1490,7 @@ impl Sample for producer_ids_record::ProducerIdsRecord {
     }
 }
 
-impl Sample for producer_snapshot::ProducerSnapshot {
+impl Sample for ProducerSnapshot {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.crc = n.int32().cast_unsigned();
@@ -1520,7 +1514,7 @@ impl Sample for producer_snapshot::ProducerEntry {
     }
 }
 
-impl Sample for quorum_state_data::QuorumStateData<'static> {
+impl Sample for QuorumStateData<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 0 {
@@ -1551,7 +1545,7 @@ impl Sample for quorum_state_data::Voter {
     }
 }
 
-impl Sample for register_broker_record::RegisterBrokerRecord<'static> {
+impl Sample for RegisterBrokerRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.broker_id = n.int32();
@@ -1568,10 +1562,10 @@ impl Sample for register_broker_record::RegisterBrokerRecord<'static> {
             sample.in_controlled_shutdown = n.flip();
         }
         if version >= 3 {
-            sample.log_dirs = n.array(|n| n.uuid());
+            sample.log_dirs = n.array(Numbers::uuid);
         }
         if version >= 4 {
-            sample.cordoned_log_dirs = if n.flip() { None } else { Some(n.array(|n| n.uuid())) };
+            sample.cordoned_log_dirs = if n.flip() { None } else { Some(n.array(Numbers::uuid)) };
         }
         sample
     }
@@ -1598,7 +1592,7 @@ impl Sample for register_broker_record::BrokerFeature<'static> {
     }
 }
 
-impl Sample for register_controller_record::RegisterControllerRecord<'static> {
+impl Sample for RegisterControllerRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.controller_id = n.int32();
@@ -1631,7 +1625,7 @@ impl Sample for register_controller_record::ControllerFeature<'static> {
     }
 }
 
-impl Sample for remove_topic_record::RemoveTopicRecord {
+impl Sample for RemoveTopicRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.topic_id = n.uuid();
@@ -1639,16 +1633,16 @@ impl Sample for remove_topic_record::RemoveTopicRecord {
     }
 }
 
-impl Sample for snapshot_footer_record::SnapshotFooterRecord {
-    fn sample(version: i16, n: &mut Numbers) -> Self {
+impl Sample for SnapshotFooterRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.version = n.int16();
         sample
     }
 }
 
-impl Sample for snapshot_header_record::SnapshotHeaderRecord {
-    fn sample(version: i16, n: &mut Numbers) -> Self {
+impl Sample for SnapshotHeaderRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.version = n.int16();
         sample.last_contained_log_timestamp = n.int64();
@@ -1656,7 +1650,7 @@ impl Sample for snapshot_header_record::SnapshotHeaderRecord {
     }
 }
 
-impl Sample for sync_group_request::SyncGroupRequest<'static> {
+impl Sample for SyncGroupRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.group_id = n.string();
@@ -1685,13 +1679,13 @@ impl Sample for sync_group_request::SyncGroupRequestAssignment<'static> {
     }
 }
 
-impl Sample for sync_group_response::SyncGroupResponse<'static> {
+impl Sample for SyncGroupResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
             sample.throttle_time_ms = n.int32();
         }
-        sample.error_code = crate::ErrorCode(n.int16());
+        sample.error_code = ErrorCode(n.int16());
         if version >= 5 {
             sample.protocol_type = if n.flip() { None } else { Some(n.string()) };
         }
@@ -1703,7 +1697,7 @@ impl Sample for sync_group_response::SyncGroupResponse<'static> {
     }
 }
 
-impl Sample for topic_record::TopicRecord<'static> {
+impl Sample for TopicRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.name = n.string();
@@ -1712,7 +1706,7 @@ impl Sample for topic_record::TopicRecord<'static> {
     }
 }
 
-impl Sample for unregister_broker_record::UnregisterBrokerRecord {
+impl Sample for UnregisterBrokerRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.broker_id = n.int32();
@@ -1721,7 +1715,7 @@ impl Sample for unregister_broker_record::UnregisterBrokerRecord {
     }
 }
 
-impl Sample for voters_record::VotersRecord<'static> {
+impl Sample for VotersRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.version = n.int16();

@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "macros spell out every message")]
 
 mod allocator;
+mod oracle;
 
 use super::samples::every_message;
 use crate::error_code::ErrorCode;
@@ -143,7 +144,7 @@ const LIES: [&[u8]; 6] = [
 ];
 
 macro_rules! corrupted {
-    ($($name:ident,)*) => { $( for version in $name::VERSIONS { for seed in SEEDS {
+    ($($name:ident,)*) => { $( for version in $name::VERSIONS { for seed in [1, 5] {
         let bytes = encoded(&$name::sample(version, &mut Numbers(seed)), version);
         for at in 0..bytes.len() {
             for lie in LIES {

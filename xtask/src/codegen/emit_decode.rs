@@ -34,7 +34,9 @@ pub(crate) fn opposite(span: Span, active: Span) -> Option<String> {
 
 /// `name` as the name of a parameter, marked if `body` does not use it.
 pub(crate) fn parameter(body: &str, name: &str) -> String {
-    if has_word(body, name) { name.to_owned() } else { format!("_{name}") }
+    // A field may have the same name.
+    let body = body.replace(&format!(".{name}"), "").replace(&format!("{name}:"), "");
+    if has_word(&body, name) { name.to_owned() } else { format!("_{name}") }
 }
 
 /// The function that reads a struct.
@@ -90,7 +92,7 @@ fn read_tagged(message: &Message, found: &Struct, field: &Field) -> String {
     let active = found.active.overlap(flexible).unwrap_or(found.active);
     let guard = condition(field.versions, active).map_or_else(String::new, |c| format!(" if {c}"));
     format!(
-        "{}{guard} => read.{} = {},\n",
+        "{}{guard} => {{ read.{} = {}; }}\n",
         field.tag.unwrap_or_default(),
         names::field(&field.name),
         read_field(message, found, field)
@@ -242,9 +244,20 @@ fn type_size(message: &Message, ty: &Type, version: i16) -> usize {
         Type::Int32 | Type::Uint32 => 4,
         Type::Int64 | Type::Float64 => 8,
         Type::Uuid => 16,
-        Type::String | Type::Bytes | Type::Records | Type::Array(_) if flexible => 1,
-        Type::String => 2,
-        Type::Bytes | Type::Records | Type::Array(_) => 4,
+        Type::String => {
+            if flexible {
+                1
+            } else {
+                2
+            }
+        }
+        Type::Bytes | Type::Records | Type::Array(_) => {
+            if flexible {
+                1
+            } else {
+                4
+            }
+        }
         Type::Struct(name) => {
             message.find(name).map_or(0, |found| struct_size(message, found, version))
         }

@@ -73,24 +73,23 @@ fn write_field(found: &Struct, field: &Field) -> String {
         text.push_str(&write_plain(&field.ty, &place));
         return text;
     };
-    let mut text = match opposite(nullable, present) {
+    let text = match opposite(nullable, present) {
         None => String::new(),
         Some(never_null) => null_check(field, &place, Some(&never_null)),
     };
-    match &field.ty {
-        Type::String => text.push_str(&format!("w.nullable_string_as(form, {place})?;\n")),
-        Type::Bytes => text.push_str(&format!("w.nullable_bytes_as(form, {place})?;\n")),
-        Type::Array(element) => text.push_str(&format!(
-            "w.nullable_array_as(form, {place}.as_deref(), {})?;\n",
-            write_element(element)
-        )),
-        Type::Struct(_) => text.push_str(&format!(
+    let value = match &field.ty {
+        Type::String => format!("w.nullable_string_as(form, {place})?;\n"),
+        Type::Bytes => format!("w.nullable_bytes_as(form, {place})?;\n"),
+        Type::Array(element) => {
+            format!("w.nullable_array_as(form, {place}.as_deref(), {})?;\n", write_element(element))
+        }
+        Type::Struct(_) => format!(
             "w.presence({place}.is_some());\n\
              if let Some(value) = &{place} {{ value.write(w, version)?; }}\n"
-        )),
-        plain => text.push_str(&write_plain(plain, &place)),
-    }
-    text
+        ),
+        plain => write_plain(plain, &place),
+    };
+    text + &value
 }
 
 /// Refuses null where the version has no form for it.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::emit_decode::{condition, parameter};
 use super::emit_structs::{first_line, type_name};
-use super::model::{Field, Message, Span, Struct, Type};
+use super::model::{Field, Message, Struct, Type};
 use super::names;
 
 /// A file with a filler for each struct, and a macro that lists all messages.
@@ -13,7 +13,8 @@ pub(crate) fn samples(messages: &[Message]) -> String {
     text.push_str(
         "#![allow(clippy::too_many_lines, clippy::field_reassign_with_default, \
          clippy::wildcard_imports, reason = \"generated\")]\n\n\
-         use super::tests::{Numbers, Sample};\nuse crate::messages::*;\n\n",
+         use super::tests::{Numbers, Sample};\nuse crate::error_code::ErrorCode;\n\
+         use crate::messages::*;\nuse crate::writer::Records;\n\n",
     );
     text.push_str("/// Calls a macro with the names of all messages.\n");
     text.push_str("macro_rules! every_message { ($visit:ident) => { $visit! {\n");
@@ -40,16 +41,18 @@ fn sample(message: &Message, found: &Struct) -> String {
             Some(condition) => writeln!(body, "if {condition} {{ {assignment} }}"),
         };
     }
-    let module = names::snake(&message.name);
+    let mut name = type_name(found, "'static");
+    if found.name != message.name {
+        name.insert_str(0, &format!("{}::", names::snake(&message.name)));
+    }
     let body = if body.is_empty() {
         "Self::default()\n".to_owned()
     } else {
         format!("let mut sample = Self::default();\n{body}sample\n")
     };
     format!(
-        "impl Sample for {module}::{} {{\n\
+        "impl Sample for {name} {{\n\
          fn sample({}: i16, {}: &mut Numbers) -> Self {{\n{body}}}\n}}\n\n",
-        type_name(found, "'static"),
         parameter(&body, "version"),
         parameter(&body, "n")
     )
@@ -59,11 +62,10 @@ fn field_value(found: &Struct, field: &Field) -> String {
     let plain = value(&field.ty);
     let Some(nullable) = field.nullable else { return plain };
     let present = field.versions.overlap(found.active).unwrap_or(found.active);
-    let may_be_null = condition(nullable, Span { ..present });
+    let may_be_null = condition(nullable, present);
     let null = if field.ty == Type::Records { "Records::Null" } else { "None" };
     let some = if field.ty == Type::Records { plain } else { format!("Some({plain})") };
     let guard = may_be_null.map_or_else(String::new, |condition| format!("{condition} && "));
-    let null = null.replace("Records", "crate::writer::Records");
     format!("if {guard}n.flip() {{ {null} }} else {{ {some} }}")
 }
 
@@ -77,12 +79,19 @@ fn value(ty: &Type) -> String {
         Type::Uint32 => "n.int32().cast_unsigned()".to_owned(),
         Type::Int64 => "n.int64()".to_owned(),
         Type::Float64 => "f64::from(n.int32())".to_owned(),
-        Type::Error => "crate::ErrorCode(n.int16())".to_owned(),
+        Type::Error => "ErrorCode(n.int16())".to_owned(),
         Type::Uuid => "n.uuid()".to_owned(),
         Type::String => "n.string()".to_owned(),
         Type::Bytes => "n.bytes()".to_owned(),
-        Type::Records => "crate::writer::Records::Inline(n.bytes())".to_owned(),
-        Type::Array(element) => format!("n.array(|n| {})", value(element)),
+        Type::Records => "Records::Inline(n.bytes())".to_owned(),
+        Type::Array(element) => {
+            let value = value(element);
+            let method = value.strip_prefix("n.").and_then(|call| call.strip_suffix("()"));
+            method.map_or_else(
+                || format!("n.array(|n| {value})"),
+                |method| format!("n.array(Numbers::{method})"),
+            )
+        }
         Type::Struct(_) => "Sample::sample(version, n)".to_owned(),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn message(message: &Message, all: &[Message]) -> String {
     text
 }
 
-const ALLOWED: &str = "#![allow(clippy::too_many_lines, clippy::unnecessary_wraps, \
+const ALLOWED: &str = "#![allow(clippy::match_same_arms, clippy::too_many_lines, clippy::unnecessary_wraps, \
      clippy::unreadable_literal, clippy::unused_self, reason = \"generated code follows the definition\")]\n\n";
 
 /// `name` with the lifetime it needs.
@@ -253,7 +253,7 @@ fn kind_impl(message: &Message, found: &Struct, all: &[Message]) -> String {
             let answer = all
                 .iter()
                 .find_map(|other| other.find(&answer))
-                .map_or(answer.clone(), |found| type_name(found, "'b"));
+                .map_or_else(|| answer.clone(), |found| type_name(found, "'b"));
             let content = format!(
                 "const KEY: ApiKey = ApiKey::{};\ntype Response<'b> = {path}::{answer};",
                 api.name

@@ -108,6 +108,12 @@ fn check_field(message: &Message, found: &Struct, field: &Field) -> Result<(), S
     if field.nullable.is_some() && !field.ty.can_be_null() {
         return Err(format!("{} cannot be null", field.ty));
     }
+    if let (Type::Struct(_), Some(nullable)) = (&field.ty, field.nullable)
+        && !nullable.covers(present)
+    {
+        // The marker that stands before it would be there in some versions only.
+        return Err("a struct is nullable in all its versions or in none".to_owned());
+    }
     match field.default {
         Default::Null if field.nullable.is_none() => {
             return Err("its default is null, but it is not nullable".to_owned());

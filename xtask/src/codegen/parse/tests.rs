@@ -67,6 +67,11 @@ fn errors_tell_the_line() {
         ("record A 0 flexible none\n  struct B\n    C int8 0+\n", 2, "never used"),
         ("record A 0 flexible none\n  B int32 1+\n", 2, "in no version"),
         ("record A 0 flexible none\n  B int32 0+ nullable 0+\n", 2, "cannot be null"),
+        (
+            "record A 0-1 flexible none\n  B C 0+ nullable 1+\n    D int8 0+\n",
+            2,
+            "in all its versions or in none",
+        ),
         ("record A 0 flexible none\n  B string 0+ default null\n", 2, "not nullable"),
         ("record A 0 flexible none\n  B int8 0+ default 128\n", 2, "is no int8"),
         ("record A 0 flexible none\n  B int8 0+ default true\n", 2, "no bool"),

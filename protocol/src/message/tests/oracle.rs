@@ -1,0 +1,72 @@
+//! The same bytes, read and written again by a codec that others wrote from Kafka's definitions.
+
+use kafka_protocol::messages as theirs;
+use kafka_protocol::protocol::{Decodable, Encodable, Message as TheirMessage};
+
+use super::{Numbers, SEEDS, Sample, encoded};
+use crate::message::Message;
+use crate::messages::*;
+
+/// What the other codec writes after it has read `bytes`; none if it has no such version.
+fn rewritten<M: Decodable + Encodable + TheirMessage>(
+    bytes: &[u8],
+    version: i16,
+) -> Option<Vec<u8>> {
+    if !(M::VERSIONS.min..=M::VERSIONS.max).contains(&version) {
+        return None;
+    }
+    let mut rest = bytes;
+    let read = M::decode(&mut rest, version).unwrap();
+    assert!(rest.is_empty(), "{} bytes are left over", rest.len());
+    let mut written = Vec::new();
+    read.encode(&mut written, version).unwrap();
+    Some(written)
+}
+
+macro_rules! same_bytes {
+    ($($name:ident)*) => { $({
+        let mut compared = 0;
+        for version in $name::VERSIONS {
+            for seed in SEEDS {
+                let bytes = encoded(&$name::sample(version, &mut Numbers(seed)), version);
+                let Some(theirs) = rewritten::<theirs::$name>(&bytes, version) else { break };
+                assert_eq!(bytes, theirs, "{} {version}, seed {seed}", stringify!($name));
+                compared += 1;
+            }
+        }
+        assert!(compared > 0, "{} was never compared", stringify!($name));
+    })* };
+}
+
+#[test]
+fn requests_have_the_bytes_of_another_codec() {
+    same_bytes!(
+        ProduceRequest FetchRequest ListOffsetsRequest MetadataRequest OffsetCommitRequest
+        OffsetFetchRequest FindCoordinatorRequest JoinGroupRequest HeartbeatRequest
+        LeaveGroupRequest SyncGroupRequest ApiVersionsRequest CreateTopicsRequest
+        DeleteTopicsRequest InitProducerIdRequest
+    );
+}
+
+#[test]
+fn responses_have_the_bytes_of_another_codec() {
+    same_bytes!(
+        ProduceResponse FetchResponse ListOffsetsResponse MetadataResponse OffsetCommitResponse
+        OffsetFetchResponse FindCoordinatorResponse JoinGroupResponse HeartbeatResponse
+        LeaveGroupResponse SyncGroupResponse ApiVersionsResponse CreateTopicsResponse
+        DeleteTopicsResponse InitProducerIdResponse
+    );
+}
+
+#[test]
+fn what_consumers_tell_each_other_has_the_bytes_of_another_codec() {
+    same_bytes!(ConsumerProtocolSubscription ConsumerProtocolAssignment);
+}
+
+#[test]
+fn control_records_of_the_metadata_log_have_the_bytes_of_another_codec() {
+    same_bytes!(
+        LeaderChangeMessage KRaftVersionRecord VotersRecord SnapshotHeaderRecord
+        SnapshotFooterRecord
+    );
+}
