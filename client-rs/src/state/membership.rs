@@ -10,7 +10,6 @@ use super::assignor::{self, Member, Share};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::record::TopicPartition;
-use crate::error::Error;
 
 mod answers;
 #[cfg(test)]
