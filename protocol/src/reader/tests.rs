@@ -1,5 +1,7 @@
 //! Each primitive at and beyond its bounds.
 
+use std::fmt;
+
 use super::*;
 use DecodeErrorKind::{
     InvalidUtf8, MemoryLimit, NegativeLength, TagOrder, TooManyElements, TrailingBytes, Truncated,

@@ -87,3 +87,13 @@ fn errors_tell_the_line() {
         assert!(told.contains(reason), "{text}: {told}");
     }
 }
+
+#[test]
+fn the_example_in_the_readme_is_understood() {
+    let readme = include_str!("../../../../protocol/spec/README.md");
+    let messages = read(readme.split("```").nth(1).unwrap()).unwrap();
+    let response = messages.last().unwrap();
+    let names: Vec<&str> = response.structs.iter().map(|found| &*found.name).collect();
+    assert_eq!(names, ["FindCoordinatorResponse", "Coordinator", "Endpoint"]);
+    assert!(response.structs[2].in_array && response.structs[2].borrows);
+}
