@@ -2,6 +2,7 @@
 
 use crate::codegen;
 use crate::outcome::{Done, Report, Stop};
+use crate::tables;
 use crate::tidy;
 use crate::workspace::Workspace;
 
@@ -9,7 +10,7 @@ use crate::workspace::Workspace;
 pub(crate) fn run(workspace: &Workspace, report: &mut Report) {
     report.step("format", || format(workspace));
     report.step("tidy", || tidy::run(workspace));
-    report.step("generated files", generated);
+    report.step("generated files", || generated(workspace));
     report.step("lints", || lints(workspace));
     report.step("docs", || docs(workspace));
 }
@@ -18,8 +19,9 @@ fn format(workspace: &Workspace) -> Done {
     workspace.cargo("fmt").args(["--all", "--check"]).check().map(|_| ())
 }
 
-fn generated() -> Done {
-    codegen::run(&["--check"]).map_err(Stop::Failed)
+fn generated(workspace: &Workspace) -> Done {
+    codegen::run(&["--check"]).map_err(Stop::Failed)?;
+    tables::run(workspace, true)
 }
 
 fn lints(workspace: &Workspace) -> Done {

@@ -13,6 +13,7 @@ mod parts;
 mod process;
 mod quickstart;
 mod results;
+mod tables;
 mod tidy;
 mod tools;
 mod workspace;
@@ -52,7 +53,9 @@ fn run(words: &[&str]) -> Done<ExitCode> {
     let mut report = Report::new();
     match words {
         ["codegen", options @ ..] => {
-            return codegen::run(options).map(|()| ExitCode::SUCCESS).map_err(Stop::Failed);
+            codegen::run(options).map_err(Stop::Failed)?;
+            tables::run(&workspace, options.contains(&"--check"))?;
+            return Ok(ExitCode::SUCCESS);
         }
         ["dist", language] => return dist(&workspace, language),
         ["bench", name] => return bench::run(&workspace, name).map(|()| ExitCode::SUCCESS),

@@ -349,7 +349,7 @@ mod tests {
         let mut group = Group::of(&child).unwrap();
         // What the kernel does with our end of the pipe when we die.
         drop(group.watchdog.stdin.take());
-        assert!(group.wait(Duration::from_secs(60)).unwrap());
+        assert!(group.wait(Duration::from_mins(1)).unwrap());
         assert!(!child.wait().unwrap().success());
     }
 }
