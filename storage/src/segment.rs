@@ -1,0 +1,323 @@
+//! A segment: batches in a row in one file, with an index to find offsets and one to find times.
+
+mod active;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use ottla_protocol::record::Batch;
+
+use crate::error::{LogError, LogErrorKind, ReadError};
+use crate::files::{File, Files};
+use crate::folder::{INDEX, TIME_INDEX, file_name};
+use crate::index::{Index, OffsetEntry, TimeEntry};
+use crate::walk::{HeaderWalk, Located, WalkError};
+
+pub(crate) use active::{ActiveSegment, RollRules};
+
+/// A batch is decompressed to at most this to find a record by its time.
+const DECOMPRESSED_MAX: usize = 256 << 20;
+
+/// What readers share of a segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) base: i64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    /// Bytes; 0 in the active segment, of which a view tells.
+    size: u64,
+    /// Largest timestamp of a sealed segment, once it was asked for.
+    largest_timestamp: OnceLock<i64>,
+    offsets: Index<OffsetEntry>,
+    times: Index<TimeEntry>,
+}
+
+/// A segment as far as somebody sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent<'a> {
+    segment: &'a Segment,
+    size: u64,
+    /// Known for the active segment.
+    largest_timestamp: Option<i64>,
+}
+
+/// A record found by its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeMatch {
+    pub(crate) offset: i64,
+    pub(crate) timestamp: i64,
+}
+
+impl Segment {
+    /// A segment that will not change again.
+    pub(crate) fn sealed(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        base: i64,
+        file: Arc<dyn File>,
+        size: u64,
+    ) -> Self {
+        let index = |kind| dir.join(file_name(base, kind));
+        Self {
+            base,
+            path: index(crate::folder::LOG),
+            file,
+            size,
+            largest_timestamp: OnceLock::new(),
+            offsets: Index::sealed(Arc::clone(files), index(INDEX)),
+            times: Index::sealed(Arc::clone(files), index(TIME_INDEX)),
+        }
+    }
+
+    /// The whole of a sealed segment.
+    pub(crate) const fn whole(&self) -> Extent<'_> {
+        Extent { segment: self, size: self.size, largest_timestamp: None }
+    }
+
+    /// The active segment up to where its owner, or a view, says that it reaches.
+    pub(crate) const fn up_to(&self, size: u64, largest_timestamp: i64) -> Extent<'_> {
+        Extent { segment: self, size, largest_timestamp: Some(largest_timestamp) }
+    }
+
+    fn relative(&self, offset: i64) -> u32 {
+        u32::try_from(offset.saturating_sub(self.base).max(0)).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn read_error(&self, error: WalkError) -> ReadError {
+        match error {
+            WalkError::Io(error) => ReadError::Io(LogError::io(&self.path, "cannot read", error)),
+            WalkError::Bad { position, offset, what } => {
+                let what = format!("no batch at byte {position}: {what}");
+                ReadError::Corrupt(
+                    LogError::new(LogErrorKind::Damaged, &self.path, what).at(offset),
+                )
+            }
+        }
+    }
+
+    fn warn_index(&self, position: u64, what: &str) {
+        tracing::warn!(
+            segment = %self.path.display(),
+            position,
+            "index of a segment is wrong ({what}); batches are found without it"
+        );
+    }
+}
+
+impl<'a> Extent<'a> {
+    pub(crate) const fn segment(&self) -> &'a Segment {
+        self.segment
+    }
+
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) const fn base(&self) -> i64 {
+        self.segment.base
+    }
+
+    fn walk(&self, position: u64, expected: i64) -> HeaderWalk<'a> {
+        HeaderWalk::new(self.segment.file.as_ref(), position, self.size, expected)
+    }
+
+    /// The first batch that holds `offset` or comes after it; `None` if all come before.
+    pub(crate) fn locate(&self, offset: i64) -> Result<Option<Located>, WalkError> {
+        let relative = self.segment.relative(offset);
+        let hint = self.segment.offsets.last_where(|entry| entry.relative <= relative);
+        if let Some(hint) = hint.map_err(WalkError::Io)? {
+            match self.locate_from(hint, offset) {
+                Err(WalkError::Bad { position, what, .. }) => {
+                    self.segment.warn_index(position, &what);
+                }
+                found => return found,
+            }
+        }
+        walk_until(self.walk(0, self.base()), offset)
+    }
+
+    /// Walks from an index entry, which must name the batch that is there.
+    fn locate_from(&self, hint: OffsetEntry, offset: i64) -> Result<Option<Located>, WalkError> {
+        let position = u64::from(hint.position);
+        let mut walk = self.walk(position, self.base());
+        let Some(first) = walk.next()? else {
+            let what = "the index points past the end".to_owned();
+            return Err(WalkError::Bad { position, offset, what });
+        };
+        if first.header.last_offset().saturating_sub(self.base()) != i64::from(hint.relative) {
+            let what = "the index names another batch".to_owned();
+            return Err(WalkError::Bad { position, offset, what });
+        }
+        if first.header.last_offset() >= offset {
+            return Ok(Some(first));
+        }
+        walk_until(walk, offset)
+    }
+
+    /// Bytes from `first` on that are whole batches below `upper` and at most `max_bytes`, but
+    /// `first` at least. `segment_end` is the offset after the segment's last batch.
+    pub(crate) fn range_len(
+        &self,
+        first: &Located,
+        segment_end: i64,
+        max_bytes: u64,
+        upper: i64,
+    ) -> Result<u64, WalkError> {
+        let size = self.size;
+        let limit = first.position.saturating_add(max_bytes.max(first.size()));
+        if segment_end <= upper && size <= limit {
+            return Ok(size - first.position);
+        }
+        let below = self.segment.relative(upper);
+        let hint = self
+            .segment
+            .offsets
+            .last_where(|entry| entry.relative < below && u64::from(entry.position) <= limit);
+        let start = hint
+            .map_err(WalkError::Io)?
+            .map(|entry| u64::from(entry.position))
+            .filter(|&position| position >= first.end() && position <= size);
+        let end = match start {
+            None => self.end_of_range(first.end(), first.header.next_offset(), limit, upper),
+            Some(start) => match self.end_of_range(start, first.header.next_offset(), limit, upper)
+            {
+                Err(WalkError::Bad { position, what, .. }) if position == start => {
+                    self.segment.warn_index(position, &what);
+                    self.end_of_range(first.end(), first.header.next_offset(), limit, upper)
+                }
+                end => end,
+            },
+        };
+        match end {
+            // What is good can be read; a reader that comes to the bad batch is told so.
+            Err(WalkError::Bad { position, .. }) => Ok(position - first.position),
+            end => Ok(end? - first.position),
+        }
+    }
+
+    fn end_of_range(
+        &self,
+        start: u64,
+        expected: i64,
+        limit: u64,
+        upper: i64,
+    ) -> Result<u64, WalkError> {
+        let mut walk = self.walk(start, expected);
+        let mut end = start;
+        while let Some(batch) = walk.next()? {
+            if batch.end() > limit || batch.header.next_offset() > upper {
+                break;
+            }
+            end = batch.end();
+        }
+        Ok(end)
+    }
+
+    /// The largest timestamp in the segment, −1 if its records have none.
+    pub(crate) fn largest_timestamp(&self) -> Result<i64, WalkError> {
+        if let Some(&known) =
+            self.largest_timestamp.as_ref().or_else(|| self.segment.largest_timestamp.get())
+        {
+            return Ok(known);
+        }
+        // The last entry was made when the segment was sealed.
+        let mut largest = match self.segment.times.last().map_err(WalkError::Io)? {
+            Some(entry) => entry.timestamp,
+            None => -1,
+        };
+        if largest == -1 {
+            let mut walk = self.walk(0, self.base());
+            while let Some(batch) = walk.next()? {
+                largest = largest.max(batch.header.max_timestamp);
+            }
+        }
+        Ok(*self.segment.largest_timestamp.get_or_init(|| largest))
+    }
+
+    /// The first record at or after offset `from` that is of `timestamp` or later.
+    pub(crate) fn find_time(
+        &self,
+        timestamp: i64,
+        from: i64,
+    ) -> Result<Option<TimeMatch>, WalkError> {
+        let hint = self.segment.times.last_where(|entry| entry.timestamp <= timestamp);
+        let after = hint.map_err(WalkError::Io)?.map_or(0, |entry| i64::from(entry.relative));
+        let start = self.base().saturating_add(after).max(from);
+        let Some(first) = self.locate(start)? else { return Ok(None) };
+        let expected = first.header.base_offset;
+        let mut walk = self.walk(first.position, expected);
+        while let Some(batch) = walk.next()? {
+            if batch.header.max_timestamp < timestamp || batch.header.last_offset() < from {
+                continue;
+            }
+            if let Some(found) = self.find_record(&batch, timestamp, from)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_record(
+        &self,
+        located: &Located,
+        timestamp: i64,
+        from: i64,
+    ) -> Result<Option<TimeMatch>, WalkError> {
+        let mut bytes = vec![0; located.header.size()];
+        self.segment.file.read_exact_at(&mut bytes, located.position).map_err(WalkError::Io)?;
+        let whole = TimeMatch {
+            offset: located.header.base_offset.max(from),
+            timestamp: located.header.max_timestamp,
+        };
+        let Ok(Ok(records)) = Batch::parse(&bytes).map(|batch| batch.records(DECOMPRESSED_MAX))
+        else {
+            // Records that cannot be looked at: from the batch's start on none is missed.
+            return Ok(Some(whole));
+        };
+        for record in &records {
+            let Ok(record) = record else { return Ok(Some(whole)) };
+            if record.timestamp >= timestamp && record.offset >= from {
+                return Ok(Some(TimeMatch { offset: record.offset, timestamp: record.timestamp }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The header of the first batch; `None` in an empty segment.
+    pub(crate) fn first_batch(&self) -> Result<Option<Located>, WalkError> {
+        self.walk(0, self.base()).next()
+    }
+
+    /// Calls `each` for the header of every batch that ends after `from`.
+    pub(crate) fn for_headers_from(
+        &self,
+        from: i64,
+        mut each: impl FnMut(&Located),
+    ) -> Result<(), WalkError> {
+        let Some(first) = self.locate(from)? else { return Ok(()) };
+        let expected = first.header.base_offset;
+        let mut walk = self.walk(first.position, expected);
+        while let Some(batch) = walk.next()? {
+            each(&batch);
+        }
+        Ok(())
+    }
+}
+
+fn walk_until(mut walk: HeaderWalk<'_>, offset: i64) -> Result<Option<Located>, WalkError> {
+    while let Some(batch) = walk.next()? {
+        if batch.header.last_offset() >= offset {
+            return Ok(Some(batch));
+        }
+    }
+    Ok(None)
+}
+
+/// Which of the bases, rising, is that of the segment that holds `offset`: the last not above it.
+pub(crate) fn segment_of<T>(
+    segments: &[T],
+    base: impl Fn(&T) -> i64,
+    offset: i64,
+) -> Option<usize> {
+    segments.partition_point(|segment| base(segment) <= offset).checked_sub(1)
+}

@@ -1,0 +1,212 @@
+//! Where a test's log lives, on disk or in memory, and batches to put there.
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::expect_used, reason = "a test ends where its place does not work")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use ottla_protocol::Uuid;
+use ottla_protocol::record::{
+    Batch, BatchBuilder, BatchHeader, BatchSeal, Compression, NO_HEADERS, batches,
+};
+use ottla_storage::{
+    Appended, DiskFiles, Files, Incoming, Log, LogConfig, LogReader, MemoryFiles, OpenReport,
+    Opening, Origin,
+};
+
+pub(crate) const NOW: i64 = 1_700_000_000_000;
+pub(crate) const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+/// A folder for one log.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) dir: PathBuf,
+    pub(crate) config: LogConfig,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    pub(crate) fn on_disk() -> Self {
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let dir = temporary.path().join("orders-0");
+        let config = LogConfig::default();
+        Self { files: Arc::new(DiskFiles), dir, config, _temporary: Some(temporary) }
+    }
+
+    pub(crate) fn in_memory() -> Self {
+        let dir = PathBuf::from("/data/orders-0");
+        let config = LogConfig::default();
+        Self { files: Arc::new(MemoryFiles::new()), dir, config, _temporary: None }
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut LogConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    pub(crate) fn open(&self, opening: Opening) -> (Log, OpenReport) {
+        self.try_open(opening).expect("the log opens")
+    }
+
+    pub(crate) fn try_open(
+        &self,
+        opening: Opening,
+    ) -> Result<(Log, OpenReport), ottla_storage::LogError> {
+        let files = Arc::clone(&self.files);
+        Log::open(files, &self.dir, TOPIC_ID, self.config.clone(), opening)
+    }
+
+    pub(crate) fn clean(&self) -> Log {
+        self.open(Opening::clean(NOW)).0
+    }
+
+    pub(crate) fn after_crash(&self) -> (Log, OpenReport) {
+        self.open(Opening::unclean(NOW))
+    }
+
+    /// Names in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = self.files.list(&self.dir).expect("listed");
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn names_of(&self, kind: &str) -> Vec<String> {
+        self.names().into_iter().filter(|name| name.ends_with(kind)).collect()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        self.files.read(&self.path(name)).expect("read")
+    }
+
+    /// Replaces a file's bytes.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
+        write(self.files.as_ref(), &self.path(name), bytes);
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.files.remove_file(&self.path(name)).expect("removed");
+    }
+}
+
+pub(crate) fn write(files: &dyn Files, path: &Path, bytes: &[u8]) {
+    let file = files.open(path, ottla_storage::OpenMode::Create).expect("opened");
+    file.set_len(0).expect("emptied");
+    file.write_at(&[std::io::IoSlice::new(bytes)], 0).expect("written");
+}
+
+/// Runs a test on both kinds of files.
+pub(crate) fn on_both(test: impl Fn(Place)) {
+    test(Place::on_disk());
+    test(Place::in_memory());
+}
+
+/// A batch to append.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub(crate) timestamps: Vec<i64>,
+    pub(crate) value_len: usize,
+    pub(crate) compression: Compression,
+    pub(crate) seal: BatchSeal,
+    pub(crate) origin: Origin,
+}
+
+impl Draft {
+    /// As many records as timestamps.
+    pub(crate) fn at(timestamps: &[i64]) -> Self {
+        Self {
+            timestamps: timestamps.to_vec(),
+            value_len: 100,
+            compression: Compression::None,
+            seal: BatchSeal::default(),
+            origin: Origin::Client,
+        }
+    }
+
+    pub(crate) fn of(records: usize) -> Self {
+        Self::at(&vec![NOW; records])
+    }
+
+    pub(crate) fn value_len(mut self, len: usize) -> Self {
+        self.value_len = len;
+        self
+    }
+
+    pub(crate) fn producer(mut self, id: i64, epoch: i16, sequence: i32) -> Self {
+        self.seal.producer_id = id;
+        self.seal.producer_epoch = epoch;
+        self.seal.base_sequence = sequence;
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> BytesMut {
+        let mut builder = BatchBuilder::new(self.compression);
+        let value = vec![b'v'; self.value_len];
+        for &timestamp in &self.timestamps {
+            builder.push(timestamp, Some(b"key"), Some(&value), NO_HEADERS).expect("fits");
+        }
+        BytesMut::from(&builder.finish(&self.seal).expect("sealed")[..])
+    }
+
+    pub(crate) fn incoming(&self) -> Incoming {
+        let bytes = self.bytes();
+        let header = BatchHeader::parse(&bytes).expect("a batch");
+        Incoming { bytes, header, origin: self.origin }
+    }
+}
+
+/// Appends one batch that must pass.
+pub(crate) fn append(log: &mut Log, draft: &Draft) -> Appended {
+    append_in(log, draft, 0)
+}
+
+pub(crate) fn append_in(log: &mut Log, draft: &Draft, epoch: i32) -> Appended {
+    try_append(log, draft, epoch).expect("passes")
+}
+
+pub(crate) fn try_append(
+    log: &mut Log,
+    draft: &Draft,
+    epoch: i32,
+) -> Result<Appended, ottla_storage::Rejected> {
+    let mut outcomes = log.append(vec![draft.incoming()], epoch, NOW).expect("written");
+    assert_eq!(outcomes.len(), 1);
+    outcomes.pop().expect("one")
+}
+
+/// Reads everything from an offset on, range by range, and gives the headers.
+pub(crate) fn read_from(reader: &LogReader, mut offset: i64, max_bytes: usize) -> Vec<BatchHeader> {
+    let mut headers = Vec::new();
+    loop {
+        let range = reader.read(offset, max_bytes, i64::MAX, true).expect("in range");
+        if range.is_empty() {
+            assert_eq!(offset, reader.log_end(), "only the end is empty");
+            return headers;
+        }
+        let bytes = range.read().expect("read");
+        assert_eq!(bytes.len(), range.len);
+        let mut whole = 0;
+        for batch in batches(&bytes) {
+            let batch = batch.expect("good batches only");
+            batch.verify_crc().expect("good checksums only");
+            whole += batch.bytes.len();
+            offset = batch.header.next_offset();
+            headers.push(batch.header);
+        }
+        assert_eq!(whole, range.len, "whole batches only");
+    }
+}
+
+/// The bytes of one batch at an offset.
+pub(crate) fn batch_at(reader: &LogReader, offset: i64) -> Vec<u8> {
+    let range = reader.read(offset, 1, i64::MAX, true).expect("in range");
+    let bytes = range.read().expect("read");
+    Batch::parse(&bytes).expect("a batch").bytes.to_vec()
+}
