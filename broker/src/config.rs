@@ -1,0 +1,312 @@
+//! The broker's configuration: where it listens, where its data is, and Kafka's options.
+
+mod kafka_names;
+mod nearest;
+mod table;
+mod topic;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub use table::{OPTIONS, OptionError, OptionKind, OptionRow};
+pub(crate) use topic::TopicConfig;
+
+/// The address of [`BrokerConfig::new`]: a free port on the loopback interface.
+const LISTEN: &str = "127.0.0.1:0";
+
+/// How a broker is to be started.
+///
+/// Without a data folder it keeps everything in memory.
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    listen: String,
+    data: Option<PathBuf>,
+    options: Options,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BrokerConfig {
+    /// In memory, on a free port of the loopback interface, with Kafka's defaults.
+    pub fn new() -> Self {
+        Self { listen: LISTEN.to_owned(), data: None, options: Options::default() }
+    }
+
+    /// Listens on `HOST:PORT`; port 0 takes a free one.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.listen);
+        self
+    }
+
+    /// Keeps the data in this folder, which is created if it is not there.
+    #[must_use]
+    pub fn data_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.data = Some(folder.into());
+        self
+    }
+
+    /// Keeps everything in memory: the default.
+    #[must_use]
+    pub fn memory(mut self) -> Self {
+        self.data = None;
+        self
+    }
+
+    /// Sets an option by Kafka's name.
+    ///
+    /// An error for a name that is not in [`OPTIONS`], which tells the nearest one, and for a value
+    /// that the option does not take.
+    pub fn set(mut self, name: &str, value: &str) -> Result<Self, OptionError> {
+        self.options.set(name, value)?;
+        Ok(self)
+    }
+
+    pub(crate) fn listen_address(&self) -> &str {
+        &self.listen
+    }
+
+    pub(crate) fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::from_options(&self.options)
+    }
+}
+
+/// Options that are set, as text that was checked.
+#[derive(Debug, Clone, Default)]
+struct Options {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let row = table::find(name)?;
+        let value = value.trim();
+        row.check(value)?;
+        self.values.insert(row.name, value.to_owned());
+        Ok(())
+    }
+
+    /// The value as set, or the default of the table.
+    fn text(&self, name: &str) -> &str {
+        let default = || OPTIONS.iter().find(|row| row.name == name).map(|row| row.default);
+        let value = self.values.get(name).map(String::as_str).or_else(default);
+        debug_assert!(value.is_some(), "no option {name} in the table");
+        value.unwrap_or_default()
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+
+    fn optional_long(&self, name: &str) -> Option<i64> {
+        // What is not a number is empty: all values were checked when they were set.
+        self.text(name).parse().ok()
+    }
+
+    fn long(&self, name: &str) -> i64 {
+        self.optional_long(name).unwrap_or_default()
+    }
+
+    fn int(&self, name: &str) -> i32 {
+        i32::try_from(self.long(name)).unwrap_or(i32::MAX)
+    }
+
+    fn size(&self, name: &str) -> usize {
+        usize::try_from(self.long(name)).unwrap_or(usize::MAX)
+    }
+}
+
+/// The options of a running broker, as values.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// `node.id`.
+    pub(crate) node_id: i32,
+    /// `advertised.listeners`: host and port that all clients are told.
+    pub(crate) advertised: Option<(String, i32)>,
+    /// `auto.create.topics.enable`.
+    pub(crate) auto_create_topics: bool,
+    /// `delete.topic.enable`.
+    pub(crate) delete_topics: bool,
+    /// `num.partitions`.
+    pub(crate) num_partitions: i32,
+    /// `default.replication.factor`.
+    pub(crate) default_replication_factor: i16,
+    /// `io.threads`; 0 is one a core, at most 4.
+    pub(crate) io_threads: usize,
+    /// `fetch.max.bytes`.
+    pub(crate) fetch_max_bytes: usize,
+    /// `socket.request.max.bytes`.
+    pub(crate) request_max_bytes: usize,
+    /// `queued.max.request.bytes`.
+    pub(crate) requests_bytes: usize,
+    /// `group.initial.rebalance.delay.ms`.
+    pub(crate) group_initial_delay_ms: i32,
+    /// `group.min.session.timeout.ms`.
+    pub(crate) group_min_session_ms: i32,
+    /// `group.max.session.timeout.ms`.
+    pub(crate) group_max_session_ms: i32,
+    /// `group.max.size`.
+    pub(crate) group_max_size: usize,
+    /// `offset.metadata.max.bytes`.
+    pub(crate) offset_metadata_max_bytes: usize,
+    /// `offsets.retention.minutes`, in milliseconds.
+    pub(crate) offsets_retention_ms: i64,
+    /// `offsets.topic.num.partitions`.
+    pub(crate) offsets_partitions: i32,
+    /// `offsets.topic.replication.factor`.
+    pub(crate) offsets_replication_factor: i16,
+    /// `offsets.topic.segment.bytes`.
+    pub(crate) offsets_segment_bytes: i64,
+    /// `metadata.log.segment.bytes`.
+    pub(crate) metadata_segment_bytes: i64,
+    options: Options,
+}
+
+impl Settings {
+    fn from_options(options: &Options) -> Self {
+        let short = |name| i16::try_from(options.long(name)).unwrap_or(i16::MAX);
+        Self {
+            node_id: options.int("node.id"),
+            advertised: advertised(options.text("advertised.listeners")),
+            auto_create_topics: options.flag("auto.create.topics.enable"),
+            delete_topics: options.flag("delete.topic.enable"),
+            num_partitions: options.int("num.partitions"),
+            default_replication_factor: short("default.replication.factor"),
+            io_threads: options.size("io.threads"),
+            fetch_max_bytes: options.size("fetch.max.bytes"),
+            request_max_bytes: options.size("socket.request.max.bytes"),
+            requests_bytes: options.size("queued.max.request.bytes"),
+            group_initial_delay_ms: options.int("group.initial.rebalance.delay.ms"),
+            group_min_session_ms: options.int("group.min.session.timeout.ms"),
+            group_max_session_ms: options.int("group.max.session.timeout.ms"),
+            group_max_size: options.size("group.max.size"),
+            offset_metadata_max_bytes: options.size("offset.metadata.max.bytes"),
+            offsets_retention_ms: options.long("offsets.retention.minutes") * 60_000,
+            offsets_partitions: options.int("offsets.topic.num.partitions"),
+            offsets_replication_factor: short("offsets.topic.replication.factor"),
+            offsets_segment_bytes: options.long("offsets.topic.segment.bytes"),
+            metadata_segment_bytes: options.long("metadata.log.segment.bytes"),
+            options: options.clone(),
+        }
+    }
+
+    /// The broker's default of a topic option, as text.
+    ///
+    /// Kafka: the `log.*` options and their kin, e.g. `log.segment.bytes` for `segment.bytes`.
+    pub(crate) fn topic_default(&self, name: &str) -> Option<String> {
+        let options = &self.options;
+        let hours = |name: &str| options.long(name).saturating_mul(3_600_000);
+        Some(match name {
+            "cleanup.policy" => options.text("log.cleanup.policy").to_owned(),
+            "compression.type" => options.text("compression.type").to_owned(),
+            "index.interval.bytes" => options.text("log.index.interval.bytes").to_owned(),
+            "max.decompressed.message.bytes" => options.text(name).to_owned(),
+            "max.message.bytes" => options.text("message.max.bytes").to_owned(),
+            "message.timestamp.type" => options.text("log.message.timestamp.type").to_owned(),
+            "message.timestamp.after.max.ms" => {
+                options.text("log.message.timestamp.after.max.ms").to_owned()
+            }
+            "message.timestamp.before.max.ms" => {
+                options.text("log.message.timestamp.before.max.ms").to_owned()
+            }
+            "min.insync.replicas" => options.text("min.insync.replicas").to_owned(),
+            "segment.bytes" => options.text("log.segment.bytes").to_owned(),
+            "segment.index.bytes" => options.text("log.index.size.max.bytes").to_owned(),
+            "segment.ms" => {
+                let ms = options.optional_long("log.roll.ms");
+                ms.unwrap_or_else(|| hours("log.roll.hours")).to_string()
+            }
+            "segment.jitter.ms" => {
+                let ms = options.optional_long("log.roll.jitter.ms");
+                ms.unwrap_or_else(|| hours("log.roll.jitter.hours")).to_string()
+            }
+            _ => return None,
+        })
+    }
+
+    /// `producer.id.expiration.ms`.
+    pub(crate) fn producer_id_expiration_ms(&self) -> i64 {
+        self.options.long("producer.id.expiration.ms")
+    }
+}
+
+/// Host and port of `advertised.listeners`: the first, since there is one listener.
+fn advertised(text: &str) -> Option<(String, i32)> {
+    let first = text.split(',').next().unwrap_or_default().trim();
+    let address = first.split_once("://").map_or(first, |(_, address)| address);
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = port.parse::<u16>().ok().filter(|port| *port > 0)?;
+    (!host.is_empty()).then(|| (host.to_owned(), i32::from(port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_sorted_and_takes_its_own_defaults() {
+        assert!(OPTIONS.windows(2).all(|pair| pair[0].name < pair[1].name));
+        for row in OPTIONS {
+            assert_eq!(row.check(row.default), Ok(()), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn unknown_option_names_the_nearest() {
+        let error = BrokerConfig::new().set("num.partition", "3").expect_err("no such option");
+        assert_eq!(
+            error.to_string(),
+            "unknown option \"num.partition\"; did you mean \"num.partitions\"?"
+        );
+    }
+
+    #[test]
+    fn option_that_only_kafka_has_is_told_apart_from_a_slip() {
+        let error = BrokerConfig::new().set("log.retention.hours", "1").expect_err("not here");
+        assert!(matches!(error, OptionError::NotHere { .. }), "{error}");
+    }
+
+    #[test]
+    fn value_out_of_range_or_of_another_type_is_refused() {
+        for (name, value) in [
+            ("num.partitions", "0"),
+            ("num.partitions", "many"),
+            ("auto.create.topics.enable", "yes"),
+            ("log.message.timestamp.type", "now"),
+            ("log.segment.bytes", "1048575"),
+            ("advertised.listeners", "nowhere"),
+            ("log.cleanup.policy", "delete,burn"),
+        ] {
+            let error = BrokerConfig::new().set(name, value).expect_err(name);
+            assert!(matches!(error, OptionError::Value { .. }), "{error}");
+        }
+        assert!(BrokerConfig::new().set("log.segment.bytes", "1048576").is_ok());
+    }
+
+    #[test]
+    fn advertised_address_is_read_with_and_without_a_listener_name() {
+        let expected = Some(("kafka.example".to_owned(), 9094));
+        assert_eq!(advertised("PLAINTEXT://kafka.example:9094"), expected);
+        assert_eq!(advertised("kafka.example:9094"), expected);
+        assert_eq!(advertised("A://[::1]:1,B://x:2"), Some(("::1".to_owned(), 1)));
+        assert_eq!(advertised(""), None);
+    }
+
+    #[test]
+    fn broker_options_are_the_defaults_of_topics() {
+        let config = BrokerConfig::new().set("log.roll.hours", "2").expect("an option");
+        let settings = config.settings();
+        assert_eq!(settings.topic_default("segment.ms").as_deref(), Some("7200000"));
+        let config = config.set("log.roll.ms", "5").expect("an option");
+        assert_eq!(config.settings().topic_default("segment.ms").as_deref(), Some("5"));
+    }
+}

@@ -1,0 +1,191 @@
+//! The broker's options: one table with Kafka's names, types and defaults.
+
+use super::kafka_names::NOT_HERE;
+use super::nearest::nearest;
+
+/// One option of the broker.
+#[derive(Debug, Clone, Copy)]
+pub struct OptionRow {
+    /// Kafka's name, or ours in Kafka's manner.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: OptionKind,
+    /// Its default, as text; empty for none.
+    pub default: &'static str,
+    /// What it does, in a line.
+    pub doc: &'static str,
+}
+
+/// What values an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionKind {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number from the first to the second, both included.
+    Number(i64, i64),
+    /// A whole number in that range, or nothing.
+    OptionalNumber(i64, i64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Some of these words, with commas between them.
+    List(&'static [&'static str]),
+    /// `[NAME://]HOST:PORT`, or nothing.
+    Address,
+}
+
+/// Why an option cannot be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// There is no such option.
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// It is an option of Apache Kafka which this broker does not have.
+    NotHere {
+        /// What was asked for.
+        name: String,
+    },
+    /// The value is none that the option takes.
+    Value {
+        /// The option.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What it takes.
+        expected: String,
+    },
+}
+
+impl std::fmt::Display for OptionError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown { name, nearest: Some(nearest) } => {
+                write!(out, "unknown option {name:?}; did you mean {nearest:?}?")
+            }
+            Self::Unknown { name, nearest: None } => write!(out, "unknown option {name:?}"),
+            Self::NotHere { name } => {
+                write!(out, "{name:?} is an option of Apache Kafka that this broker does not have")
+            }
+            Self::Value { name, value, expected } => {
+                write!(out, "option {name:?} cannot be {value:?}: it takes {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+const INT: i64 = 2_147_483_647;
+const LONG: i64 = i64::MAX;
+const POLICIES: &[&str] = &["delete", "compact"];
+const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
+
+const fn row(
+    name: &'static str,
+    kind: OptionKind,
+    default: &'static str,
+    doc: &'static str,
+) -> OptionRow {
+    OptionRow { name, kind, default, doc }
+}
+
+use OptionKind::{Address, Choice, Flag, List, Number, OptionalNumber};
+
+/// All options, sorted by name.
+#[rustfmt::skip]
+pub static OPTIONS: &[OptionRow] = &[
+    row("advertised.listeners", Address, "", "Address that clients are told; unset: the one each came by."),
+    row("auto.create.topics.enable", Flag, "true", "Whether a producer's first word of a topic creates it."),
+    row("compression.type", Choice(&["producer"]), "producer", "Codec of stored batches: as the producer sent them."),
+    row("default.replication.factor", Number(1, 32_767), "1", "Copies of a partition of a topic that asks for none."),
+    row("delete.topic.enable", Flag, "true", "Whether topics can be deleted."),
+    row("fetch.max.bytes", Number(1024, INT), "57671680", "Most bytes of records in one answer to a fetch."),
+    row("group.initial.rebalance.delay.ms", Number(0, INT), "0", "Wait for more members before an empty group's first rebalance. Kafka: 3000."),
+    row("group.max.session.timeout.ms", Number(1, INT), "1800000", "Longest session timeout that a member may ask for."),
+    row("group.max.size", Number(1, INT), "2147483647", "Most members of a group."),
+    row("group.min.session.timeout.ms", Number(1, INT), "6000", "Shortest session timeout that a member may ask for."),
+    row("io.threads", Number(0, 1024), "0", "Threads that serve connections; 0: one a core, at most 4. Not in Kafka."),
+    row("log.cleanup.policy", List(POLICIES), "delete", "Default of cleanup.policy of topics."),
+    row("log.index.interval.bytes", Number(0, INT), "4096", "Bytes of records between two entries of an index."),
+    row("log.index.size.max.bytes", Number(4, INT), "10485760", "Most bytes of an index; a segment is rolled before."),
+    row("log.message.timestamp.after.max.ms", Number(0, LONG), "3600000", "How far a record's time may lie ahead of the broker's."),
+    row("log.message.timestamp.before.max.ms", Number(0, LONG), "9223372036854775807", "How far a record's time may lie behind the broker's."),
+    row("log.message.timestamp.type", Choice(TIMESTAMP_TYPES), "CreateTime", "Whose time a record carries."),
+    row("log.roll.hours", Number(1, INT), "168", "Age at which a segment is rolled, unless log.roll.ms is set."),
+    row("log.roll.jitter.hours", Number(0, INT), "0", "Most that is taken off that age, unless log.roll.jitter.ms is set."),
+    row("log.roll.jitter.ms", OptionalNumber(0, LONG), "", "Most that is taken off the age at which a segment is rolled."),
+    row("log.roll.ms", OptionalNumber(1, LONG), "", "Age at which a segment is rolled."),
+    row("log.segment.bytes", Number(1_048_576, INT), "1073741824", "Size at which a segment is rolled."),
+    row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a batch's records, decompressed, where they are looked at."),
+    row("message.max.bytes", Number(0, INT), "1048588", "Largest record batch."),
+    row("metadata.log.segment.bytes", Number(8_388_608, INT), "1073741824", "Size at which a segment of the metadata log is rolled."),
+    row("min.insync.replicas", Number(1, INT), "1", "Replicas that must be in sync for a write with acks=all."),
+    row("node.id", Number(0, INT), "1", "This broker's id."),
+    row("num.partitions", Number(1, 10_000), "1", "Partitions of a topic that asks for no number."),
+    row("offset.metadata.max.bytes", Number(0, INT), "4096", "Longest text that a client may commit with an offset."),
+    row("offsets.retention.minutes", Number(1, INT), "10080", "How long offsets outlive their group's last member."),
+    row("offsets.topic.num.partitions", Number(1, 10_000), "50", "Partitions of the offsets topic, once it is created."),
+    row("offsets.topic.replication.factor", Number(1, 32_767), "3", "Copies of the offsets topic; never more than there are brokers."),
+    row("offsets.topic.segment.bytes", Number(1, INT), "104857600", "Size at which a segment of the offsets topic is rolled."),
+    row("producer.id.expiration.ms", Number(1, INT), "86400000", "How long an idle producer's last batches are known."),
+    row("queued.max.request.bytes", Number(1_048_576, LONG), "67108864", "Bytes of requests in memory before no more are read. Kafka: no limit."),
+    row("socket.request.max.bytes", Number(1, 104_857_600), "104857600", "Largest request."),
+];
+
+/// The row of an option.
+pub(super) fn find(name: &str) -> Result<&'static OptionRow, OptionError> {
+    if let Some(row) = OPTIONS.iter().find(|row| row.name == name) {
+        return Ok(row);
+    }
+    if NOT_HERE.split_ascii_whitespace().any(|other| other == name) {
+        return Err(OptionError::NotHere { name: name.to_owned() });
+    }
+    let nearest = nearest(name, OPTIONS.iter().map(|row| row.name));
+    Err(OptionError::Unknown { name: name.to_owned(), nearest })
+}
+
+impl OptionRow {
+    /// Whether the option takes this value.
+    pub(super) fn check(&self, value: &str) -> Result<(), OptionError> {
+        if self.kind.takes(value) {
+            return Ok(());
+        }
+        let expected = self.kind.to_string();
+        Err(OptionError::Value { name: self.name, value: value.to_owned(), expected })
+    }
+}
+
+impl OptionKind {
+    /// Whether an option of this kind takes this value.
+    pub(super) fn takes(self, value: &str) -> bool {
+        match self {
+            Flag => matches!(value, "true" | "false"),
+            OptionalNumber(..) | Address if value.is_empty() => true,
+            Number(least, most) | OptionalNumber(least, most) => {
+                value.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
+            }
+            Choice(words) => words.contains(&value),
+            List(words) => value.split(',').all(|word| words.contains(&word.trim())),
+            Address => super::advertised(value).is_some(),
+        }
+    }
+}
+
+impl std::fmt::Display for OptionKind {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Flag => out.write_str("true or false"),
+            Number(least, most) => write!(out, "a whole number from {least} to {most}"),
+            OptionalNumber(least, most) => {
+                write!(out, "a whole number from {least} to {most}, or nothing")
+            }
+            Choice(words) => write!(out, "{}", words.join(" or ")),
+            List(words) => write!(out, "a list out of {}", words.join(", ")),
+            Address => out.write_str("HOST:PORT, or PLAINTEXT://HOST:PORT"),
+        }
+    }
+}

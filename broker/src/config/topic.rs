@@ -1,0 +1,153 @@
+//! A topic's options: the broker's defaults with the topic's own over them.
+
+use std::collections::BTreeMap;
+
+use ottla_protocol::record::TimestampType;
+use ottla_storage::{AppendRules, LogConfig};
+
+use super::table::OptionKind::{self, Choice, Flag, List, Number};
+use super::{OptionError, Settings};
+
+const INT: i64 = 2_147_483_647;
+const LONG: i64 = i64::MAX;
+
+/// Kafka's topic options that may be set here, what they take, and their default where no option of
+/// the broker gives one. Sorted by name.
+///
+/// Those of retention, compaction and flushing are kept and shown, and have no effect yet.
+#[rustfmt::skip]
+const TOPIC_OPTIONS: &[(&str, OptionKind, &str)] = &[
+    ("cleanup.policy", List(&["delete", "compact"]), ""),
+    ("compression.type", Choice(&["producer"]), ""),
+    ("delete.retention.ms", Number(0, LONG), "86400000"),
+    ("file.delete.delay.ms", Number(0, LONG), "60000"),
+    ("flush.messages", Number(1, LONG), "9223372036854775807"),
+    ("flush.ms", Number(0, LONG), "9223372036854775807"),
+    ("index.interval.bytes", Number(0, INT), ""),
+    ("max.compaction.lag.ms", Number(1, LONG), "9223372036854775807"),
+    ("max.decompressed.message.bytes", Number(1, 2_147_483_639), ""),
+    ("max.message.bytes", Number(0, INT), ""),
+    ("message.timestamp.after.max.ms", Number(0, LONG), ""),
+    ("message.timestamp.before.max.ms", Number(0, LONG), ""),
+    ("message.timestamp.type", Choice(&["CreateTime", "LogAppendTime"]), ""),
+    ("min.compaction.lag.ms", Number(0, LONG), "0"),
+    ("min.insync.replicas", Number(1, INT), ""),
+    ("preallocate", Flag, "false"),
+    ("retention.bytes", Number(-1, LONG), "-1"),
+    ("retention.ms", Number(-1, LONG), "604800000"),
+    ("segment.bytes", Number(1_048_576, INT), ""),
+    ("segment.index.bytes", Number(4, INT), ""),
+    ("segment.jitter.ms", Number(0, LONG), ""),
+    ("segment.ms", Number(1, LONG), ""),
+    ("unclean.leader.election.enable", Flag, "false"),
+];
+
+/// A topic's options, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct TopicConfig {
+    /// What a produced batch must keep to.
+    pub(crate) rules: AppendRules,
+    /// How its logs are kept.
+    pub(crate) log: LogConfig,
+    /// `min.insync.replicas`.
+    pub(crate) min_insync_replicas: usize,
+}
+
+impl TopicConfig {
+    /// Resolves a topic's own options over the broker's defaults.
+    ///
+    /// An error for a name or a value that is none.
+    pub(crate) fn resolve<'a>(
+        settings: &Settings,
+        own: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, OptionError> {
+        let mut values = BTreeMap::new();
+        for (name, kind, default) in TOPIC_OPTIONS {
+            debug_assert!(kind.takes(default) || default.is_empty(), "{name}");
+            let value = settings.topic_default(name).unwrap_or_else(|| (*default).to_owned());
+            values.insert(*name, value);
+        }
+        for (name, value) in own {
+            let (name, value) = check(name, value)?;
+            values.insert(name, value.to_owned());
+        }
+        Ok(Self::from_values(settings, &values))
+    }
+
+    fn from_values(settings: &Settings, values: &BTreeMap<&str, String>) -> Self {
+        let text = |name| values.get(name).map(String::as_str).unwrap_or_default();
+        // All values were checked when they were set.
+        let long = |name| text(name).parse::<i64>().unwrap_or_default();
+        let size = |name| usize::try_from(long(name)).unwrap_or(usize::MAX);
+        let bytes = |name| u64::try_from(long(name)).unwrap_or(u64::MAX);
+        let timestamp_type = match text("message.timestamp.type") {
+            "LogAppendTime" => TimestampType::LogAppendTime,
+            _ => TimestampType::CreateTime,
+        };
+        let compacted = text("cleanup.policy").split(',').any(|policy| policy.trim() == "compact");
+        Self {
+            rules: AppendRules {
+                max_message_bytes: size("max.message.bytes"),
+                timestamp_type,
+                timestamp_before_max_ms: long("message.timestamp.before.max.ms"),
+                timestamp_after_max_ms: long("message.timestamp.after.max.ms"),
+                compacted,
+                segment_bytes: size("segment.bytes"),
+                strict: false,
+                max_decompressed_bytes: size("max.decompressed.message.bytes"),
+            },
+            log: LogConfig {
+                segment_bytes: bytes("segment.bytes"),
+                segment_ms: long("segment.ms"),
+                segment_jitter_ms: long("segment.jitter.ms"),
+                index_interval_bytes: bytes("index.interval.bytes"),
+                segment_index_bytes: bytes("segment.index.bytes"),
+                producer_id_expiration_ms: settings.producer_id_expiration_ms(),
+                timestamp_type,
+            },
+            min_insync_replicas: size("min.insync.replicas"),
+        }
+    }
+}
+
+/// The option's own name and the trimmed value, if both are what they should be.
+fn check<'a>(name: &str, value: &'a str) -> Result<(&'static str, &'a str), OptionError> {
+    let Some((name, kind, _)) = TOPIC_OPTIONS.iter().find(|(known, ..)| *known == name) else {
+        let nearest = super::nearest::nearest(name, TOPIC_OPTIONS.iter().map(|(known, ..)| *known));
+        return Err(OptionError::Unknown { name: name.to_owned(), nearest });
+    };
+    let value = value.trim();
+    if kind.takes(value) {
+        return Ok((name, value));
+    }
+    Err(OptionError::Value { name, value: value.to_owned(), expected: kind.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BrokerConfig;
+
+    #[test]
+    fn own_options_go_over_the_brokers_and_those_over_kafkas() {
+        let config = BrokerConfig::new().set("message.max.bytes", "5000").expect("an option");
+        let settings = config.settings();
+        let config = TopicConfig::resolve(&settings, []).expect("defaults");
+        assert_eq!(config.rules.max_message_bytes, 5000);
+        assert_eq!(config.log.segment_bytes, 1 << 30);
+        assert!(!config.rules.compacted);
+        let own = [("max.message.bytes", "7000"), ("cleanup.policy", "compact,delete")];
+        let config = TopicConfig::resolve(&settings, own).expect("options");
+        assert_eq!(config.rules.max_message_bytes, 7000);
+        assert!(config.rules.compacted);
+    }
+
+    #[test]
+    fn unknown_topic_option_names_the_nearest() {
+        let settings = BrokerConfig::new().settings();
+        let error = TopicConfig::resolve(&settings, [("segments.bytes", "1")]).expect_err("none");
+        assert!(error.to_string().contains("segment.bytes"), "{error}");
+        let error = TopicConfig::resolve(&settings, [("segment.bytes", "1")]).expect_err("small");
+        assert!(matches!(error, OptionError::Value { name: "segment.bytes", .. }), "{error}");
+    }
+}

@@ -1,0 +1,243 @@
+//! The data folder of a broker, or the memory that stands for one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ottla_protocol::Uuid;
+use ottla_storage::checkpoint::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
+use ottla_storage::folder::folder_name;
+use ottla_storage::{
+    CleanShutdown, DirectoryLock, DiskFiles, Files, Log, LogConfig, LogError, LogErrorKind,
+    MemoryFiles, MetaProperties, OffsetCheckpoint, Opening,
+};
+
+use crate::driver::clock::Clock;
+use crate::driver::partition::ClosedLog;
+
+/// The folder's name where all is in memory.
+const IN_MEMORY: &str = "/memory";
+
+/// A log directory that this broker owns.
+#[derive(Debug)]
+pub(crate) struct DataFolder {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    properties: MetaProperties,
+    /// The broker that had it last stopped in good order.
+    clean: bool,
+    checkpoints: Checkpoints,
+    /// Partitions whose folders are gone, and which no checkpoint should name.
+    removed: Mutex<BTreeSet<(String, i32)>>,
+    failed: AtomicBool,
+    clock: Clock,
+    lock: Mutex<Option<DirectoryLock>>,
+    same_boot: bool,
+}
+
+#[derive(Debug)]
+struct Checkpoints {
+    recovery_points: OffsetCheckpoint,
+    log_starts: OffsetCheckpoint,
+    high_watermarks: OffsetCheckpoint,
+}
+
+/// Why a data folder cannot be used.
+#[derive(Debug)]
+pub(crate) enum FolderError {
+    /// Another broker has it.
+    InUse(PathBuf),
+    /// It is another broker's, or it cannot be read or written.
+    Unusable(String),
+}
+
+impl From<LogError> for FolderError {
+    fn from(error: LogError) -> Self {
+        match error.kind() {
+            LogErrorKind::Locked => Self::InUse(error.path().to_owned()),
+            _ => Self::Unusable(error.to_string()),
+        }
+    }
+}
+
+impl DataFolder {
+    /// Takes a folder, or memory for none; an empty one is formatted.
+    pub(crate) fn open(
+        data: Option<&Path>,
+        node_id: i32,
+        clock: Clock,
+    ) -> Result<Self, FolderError> {
+        let (files, dir, lock): (Arc<dyn Files>, _, _) = match data {
+            None => (Arc::new(MemoryFiles::default()), PathBuf::from(IN_MEMORY), None),
+            Some(dir) => {
+                fs::create_dir_all(dir).map_err(|error| {
+                    let what = "the data folder cannot be created";
+                    FolderError::Unusable(format!("{}: {what}: {error}", dir.display()))
+                })?;
+                (Arc::new(DiskFiles), dir.to_owned(), Some(DirectoryLock::acquire(dir)?))
+            }
+        };
+        let on_files = &*files;
+        if lock.is_none() {
+            on_files
+                .create_dir_all(&dir)
+                .map_err(|error| FolderError::Unusable(error.to_string()))?;
+        }
+        let properties = match MetaProperties::read(on_files, &dir)? {
+            Some(found) if found.node_id != node_id => {
+                return Err(FolderError::Unusable(format!(
+                    "{}: the data folder belongs to the broker with node.id {}, not {node_id}",
+                    dir.display(),
+                    found.node_id
+                )));
+            }
+            Some(found) => found,
+            None => format(on_files, &dir, node_id)?,
+        };
+        let clean = CleanShutdown::take(on_files, &dir)?.is_some();
+        let load = |name| OffsetCheckpoint::load(on_files, &dir.join(name));
+        let checkpoints = Checkpoints {
+            recovery_points: load(RECOVERY_POINTS),
+            log_starts: load(LOG_STARTS),
+            high_watermarks: load(HIGH_WATERMARKS),
+        };
+        let same_boot = lock.as_ref().is_some_and(DirectoryLock::same_boot);
+        Ok(Self {
+            files,
+            dir,
+            properties,
+            clean,
+            checkpoints,
+            removed: Mutex::default(),
+            failed: AtomicBool::new(false),
+            clock,
+            lock: Mutex::new(lock),
+            same_boot,
+        })
+    }
+
+    /// The id of the broker that owns it.
+    pub(crate) fn node_id(&self) -> i32 {
+        self.properties.node_id
+    }
+
+    /// The id of the cluster that it belongs to.
+    pub(crate) fn cluster_id(&self) -> &str {
+        &self.properties.cluster_id
+    }
+
+    /// The id of the directory itself (KIP-858).
+    pub(crate) fn directory_id(&self) -> Uuid {
+        self.properties.directory_id
+    }
+
+    /// Whether the broker that had it last stopped in good order, so that no log needs a walk.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.clean
+    }
+
+    /// Opens a partition's log, creating it if it is not there.
+    pub(crate) fn open_log(
+        &self,
+        topic: &str,
+        partition: i32,
+        topic_id: Uuid,
+        config: LogConfig,
+    ) -> Result<Log, LogError> {
+        let point = |checkpoint: &OffsetCheckpoint| checkpoint.get(topic, partition).unwrap_or(0);
+        let opening = Opening {
+            clean: self.clean,
+            same_boot: self.same_boot,
+            recovery_point: point(&self.checkpoints.recovery_points),
+            log_start: point(&self.checkpoints.log_starts),
+            now_ms: self.clock.now_ms(),
+        };
+        let dir = self.dir.join(folder_name(topic, partition));
+        let (log, report) = Log::open(self.files.clone(), &dir, topic_id, config, opening)?;
+        tracing::debug!(topic, partition, ?report, "log opened");
+        Ok(log)
+    }
+
+    /// Removes a partition's folder.
+    pub(crate) fn remove_log(&self, topic: &str, partition: i32) {
+        let dir = self.dir.join(folder_name(topic, partition));
+        let removed = self
+            .files
+            .exists(&dir)
+            .and_then(|there| if there { self.files.remove_dir_all(&dir) } else { Ok(()) });
+        if let Err(error) = removed {
+            tracing::warn!(dir = %dir.display(), %error, "a deleted partition's folder stays");
+        }
+        let mut gone = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.insert((topic.to_owned(), partition));
+    }
+
+    /// A write or flush failed: the next start must not trust the logs.
+    pub(crate) fn note_failure(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Writes the checkpoints with what the closed logs had at their end.
+    pub(crate) fn write_checkpoints(
+        &self,
+        closed: &[(Arc<str>, i32, ClosedLog)],
+    ) -> Result<(), LogError> {
+        let gone = self.removed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let write = |name: &str, before: &OffsetCheckpoint, value: fn(&ClosedLog) -> i64| {
+            let mut checkpoint = before.clone();
+            checkpoint.entries.retain(|key, _| !gone.contains(key));
+            for (topic, partition, log) in closed {
+                checkpoint.entries.insert((topic.to_string(), *partition), value(log));
+            }
+            checkpoint.write(&*self.files, &self.dir.join(name))
+        };
+        let before = &self.checkpoints;
+        write(RECOVERY_POINTS, &before.recovery_points, |log| log.recovery_point)?;
+        write(LOG_STARTS, &before.log_starts, |log| log.log_start)?;
+        write(HIGH_WATERMARKS, &before.high_watermarks, |log| log.high_watermark)
+    }
+
+    /// Writes the marker of a clean stop, unless a write or flush has failed (KAFKA-13773).
+    pub(crate) fn write_marker(&self, broker_epoch: i64) -> Result<bool, LogError> {
+        if self.failed.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        CleanShutdown { broker_epoch }.write(&*self.files, &self.dir)?;
+        Ok(true)
+    }
+
+    /// Lets the next broker have the folder.
+    pub(crate) fn unlock(&self) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Makes a folder this broker's, with a new cluster around it.
+fn format(files: &dyn Files, dir: &Path, node_id: i32) -> Result<MetaProperties, FolderError> {
+    let properties = MetaProperties {
+        cluster_id: random_id()?.to_string(),
+        node_id,
+        directory_id: random_id()?,
+    };
+    properties.write(files, dir)?;
+    Ok(properties)
+}
+
+/// A random id that is none of Kafka's reserved ones and does not begin with a dash.
+pub(crate) fn random_id() -> Result<Uuid, FolderError> {
+    loop {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| FolderError::Unusable(format!("no random bytes: {error}")))?;
+        // A version 4 UUID, as Kafka makes them.
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let id = Uuid(bytes);
+        // In a command line a leading dash would be an option.
+        if !id.to_string().starts_with('-') {
+            return Ok(id);
+        }
+    }
+}

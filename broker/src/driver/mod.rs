@@ -1,0 +1,10 @@
+//! What owns files, threads and the clock, and decides nothing.
+
+pub(crate) mod clock;
+pub(crate) mod controller;
+pub(crate) mod coordinator;
+pub(crate) mod first;
+pub(crate) mod folder;
+pub(crate) mod partition;
+pub(crate) mod signals;
+pub(crate) mod writer;

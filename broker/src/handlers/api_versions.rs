@@ -1,0 +1,101 @@
+//! ApiVersions: what this broker answers, and in which versions.
+
+use std::sync::Arc;
+
+use ottla_protocol::ErrorCode;
+use ottla_protocol::messages::api_versions_response::ApiVersion;
+use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+
+use crate::node::Node;
+use crate::server::dispatch::{RequestInfo, SERVED};
+use crate::server::outbox::Reply;
+
+/// From this version on the client names its software.
+const NAMED_FROM: i16 = 3;
+
+/// From this version on the client may say whom it expects (KIP-1242).
+const CHECKED_FROM: i16 = 5;
+
+/// Answers with the table, unless the client asks for another broker or names itself badly.
+pub(crate) fn handle(
+    node: &Arc<Node>,
+    info: RequestInfo<'_>,
+    request: ApiVersionsRequest<'_>,
+    reply: Reply,
+) {
+    let named = [request.client_software_name, request.client_software_version];
+    let error_code = if info.version >= NAMED_FROM && !named.into_iter().all(is_software_name) {
+        ErrorCode::INVALID_REQUEST
+    } else if info.version >= CHECKED_FROM {
+        check_identity(node, &request)
+    } else {
+        ErrorCode::NONE
+    };
+    let api_keys = if error_code == ErrorCode::NONE { table() } else { Vec::new() };
+    reply.answer(&ApiVersionsResponse { error_code, api_keys, ..ApiVersionsResponse::default() });
+}
+
+/// Answers a version that we do not have, so that the client can choose one that we have.
+pub(crate) fn unsupported(reply: Reply) {
+    let api_keys = table();
+    let error_code = ErrorCode::UNSUPPORTED_VERSION;
+    reply.answer(&ApiVersionsResponse { error_code, api_keys, ..ApiVersionsResponse::default() });
+}
+
+fn table() -> Vec<ApiVersion> {
+    let rows = SERVED.iter().map(|api| {
+        let listed = api.listed();
+        ApiVersion {
+            api_key: i16::from(*api),
+            min_version: *listed.start(),
+            max_version: *listed.end(),
+        }
+    });
+    rows.collect()
+}
+
+/// Letters, digits, `-` and `.`, with a letter or digit at both ends (KIP-511).
+fn is_software_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    bytes.iter().all(inner)
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// Whether the client has come to the broker it meant (KIP-1242).
+fn check_identity(node: &Node, request: &ApiVersionsRequest<'_>) -> ErrorCode {
+    match (request.cluster_id, request.node_id) {
+        (None, -1) => ErrorCode::NONE,
+        (Some(cluster), id) if id != -1 => {
+            if *cluster == *node.cluster_id && id == node.node_id {
+                ErrorCode::NONE
+            } else {
+                ErrorCode::REBOOTSTRAP_REQUIRED
+            }
+        }
+        _ => ErrorCode::INVALID_REQUEST,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn software_name_begins_and_ends_with_a_letter_or_digit() {
+        for good in ["apache-kafka-java", "4.4.0", "a"] {
+            assert!(is_software_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a.", "a b", "ä"] {
+            assert!(!is_software_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn produce_is_listed_from_version_0_and_served_apis_are_in_order() {
+        let table = table();
+        assert_eq!((table[0].api_key, table[0].min_version), (0, 0), "KAFKA-18659");
+        assert!(table.windows(2).all(|pair| pair[0].api_key < pair[1].api_key));
+    }
+}

@@ -1,0 +1,106 @@
+//! ListOffsets: first, last and newest offsets, and offsets by time.
+
+use std::sync::Arc;
+
+use ottla_protocol::ErrorCode;
+use ottla_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use ottla_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use ottla_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+use ottla_storage::{ReadError, TimedOffset};
+
+use crate::driver::partition::Partition;
+use crate::handlers::fetch::check_epoch;
+use crate::node::{Node, Topic};
+use crate::server::dispatch::RequestInfo;
+use crate::server::outbox::Reply;
+
+/// Times that are none, and the version from which a client may ask for them.
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: (i64, i16) = (-3, 7);
+const EARLIEST_LOCAL: (i64, i16) = (-4, 8);
+const LATEST_TIERED: (i64, i16) = (-5, 9);
+const EARLIEST_PENDING_UPLOAD: (i64, i16) = (-6, 11);
+
+/// Answers each partition by itself.
+pub(crate) fn handle(
+    node: &Arc<Node>,
+    info: RequestInfo<'_>,
+    request: ListOffsetsRequest<'_>,
+    reply: Reply,
+) {
+    let known = node.topics.load();
+    let topics = request.topics.iter().map(|asked| {
+        let topic = known.named(asked.name);
+        let partitions = asked.partitions.iter().map(|part| {
+            let mut answer = ListOffsetsPartitionResponse {
+                partition_index: part.partition_index,
+                ..ListOffsetsPartitionResponse::default()
+            };
+            match offset_of(topic, part, info.version) {
+                Ok(found) => {
+                    (answer.offset, answer.timestamp, answer.leader_epoch) =
+                        (found.offset, found.timestamp, found.leader_epoch);
+                }
+                Err(error) => answer.error_code = error,
+            }
+            answer
+        });
+        ListOffsetsTopicResponse { name: asked.name, partitions: partitions.collect() }
+    });
+    let topics = topics.collect();
+    reply.answer(&ListOffsetsResponse { topics, ..ListOffsetsResponse::default() });
+}
+
+/// The answer where there is no such offset.
+const NOTHING: TimedOffset = TimedOffset { offset: -1, timestamp: -1, leader_epoch: -1 };
+
+fn offset_of(
+    topic: Option<&Arc<Topic>>,
+    asked: &ListOffsetsPartition,
+    version: i16,
+) -> Result<TimedOffset, ErrorCode> {
+    let partition = topic.and_then(|topic| topic.partition(asked.partition_index));
+    let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    check_epoch(asked.current_leader_epoch, partition.leader_epoch())?;
+    let log = partition.log().map_err(|error| error.code())?;
+    let since = |(_, first): (i64, i16)| {
+        if version >= first { Ok(()) } else { Err(ErrorCode::UNSUPPORTED_VERSION) }
+    };
+    match asked.timestamp {
+        LATEST => Ok(TimedOffset {
+            leader_epoch: partition.leader_epoch(),
+            ..log.latest(partition.high_watermark())
+        }),
+        EARLIEST => Ok(log.earliest()),
+        special if special == MAX_TIMESTAMP.0 => {
+            since(MAX_TIMESTAMP)?;
+            found(partition, log.max_timestamp(partition.high_watermark()))
+        }
+        special if special == EARLIEST_LOCAL.0 => {
+            since(EARLIEST_LOCAL)?;
+            // Nothing is tiered, so all that there is is local.
+            Ok(log.earliest())
+        }
+        special if special == LATEST_TIERED.0 => since(LATEST_TIERED).map(|()| NOTHING),
+        special if special == EARLIEST_PENDING_UPLOAD.0 => {
+            since(EARLIEST_PENDING_UPLOAD).map(|()| NOTHING)
+        }
+        unknown if unknown < 0 => Err(ErrorCode::UNSUPPORTED_VERSION),
+        timestamp => found(partition, log.offset_for_time(timestamp, partition.high_watermark())),
+    }
+}
+
+/// The answer of a search.
+fn found(
+    partition: &Partition,
+    outcome: Result<Option<TimedOffset>, ReadError>,
+) -> Result<TimedOffset, ErrorCode> {
+    outcome.map(|found| found.unwrap_or(NOTHING)).map_err(|error| {
+        let (topic, index) = (partition.topic(), partition.index());
+        tracing::error!(%topic, index, %error, "an offset cannot be looked up by time");
+        ErrorCode::KAFKA_STORAGE_ERROR
+    })
+}

@@ -1,0 +1,301 @@
+//! Produce: from batches in a frame to the partitions' inboxes, and one answer when all are stored.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Buf, BytesMut};
+use ottla_protocol::frame::decode_body;
+use ottla_protocol::messages::ProduceRequest;
+use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use ottla_protocol::messages::{ProduceResponse, produce_response as answer};
+use ottla_protocol::record::BatchHeader;
+use ottla_protocol::{DecodeError, ErrorCode, Uuid};
+use ottla_storage::{Appended, Incoming, Origin, Rejected, validate_set};
+
+use crate::driver::partition::{Acks, Outcome, Partition, Submission};
+use crate::node::{Node, Topic};
+use crate::server::budget::Charge;
+use crate::server::inbound::Frame;
+use crate::server::outbox::Reply;
+
+/// From this version on topics have ids and no names (KIP-516).
+const IDS_FROM: i16 = 13;
+
+/// Takes a request's batches out of its frame and submits them.
+///
+/// An error only for a frame that cannot be decoded; `reply` is dropped with it.
+pub(crate) fn handle(
+    node: &Arc<Node>,
+    version: i16,
+    frame: Frame,
+    body_at: usize,
+    reply: Reply,
+) -> Result<(), DecodeError> {
+    let Frame { bytes, charge } = frame;
+    let body = bytes.get(body_at..).unwrap_or_default();
+    let request = decode_body::<ProduceRequest<'_>>(body, version)?;
+    let acks = request.acks;
+    let Plan { mut pending, cuts } = plan(node, version, &request, &bytes);
+    let wait = if acks == -1 { Acks::All } else { Acks::Leader };
+    pending.silent = acks == 0;
+    pending.reply = Some(reply);
+    pending.charge = Some(charge);
+    pending.open = cuts.len();
+    if cuts.is_empty() {
+        pending.finish();
+        return Ok(());
+    }
+    let pending = Arc::new(Mutex::new(pending));
+    let mut taken = Taken { rest: bytes, at: 0 };
+    for cut in cuts {
+        let log_start = cut.partition.log().map_or(-1, |log| log.log_start());
+        let waiting = pending.clone();
+        let slot = cut.slot;
+        let submission = Submission {
+            batches: vec![Incoming {
+                bytes: taken.take(cut.range),
+                header: cut.header,
+                origin: Origin::Client,
+            }],
+            acks: wait,
+            done: Box::new(move |outcome| {
+                let outcome = PartitionOutcome::of(outcome, log_start);
+                waiting.lock().unwrap_or_else(PoisonError::into_inner).settle(slot, outcome);
+            }),
+        };
+        if let Err(refused) = cut.partition.push(submission) {
+            refused.finish();
+        }
+    }
+    Ok(())
+}
+
+/// A valid set of batches and where it lies in the frame.
+struct Cut {
+    slot: usize,
+    partition: Arc<Partition>,
+    header: BatchHeader,
+    range: Range<usize>,
+}
+
+struct Plan {
+    pending: Pending,
+    cuts: Vec<Cut>,
+}
+
+/// Judges each partition's set; what fails is settled at once.
+fn plan(node: &Node, version: i16, request: &ProduceRequest<'_>, frame: &[u8]) -> Plan {
+    let topics = node.topics.load();
+    let mut pending = Pending::default();
+    let mut cuts = Vec::new();
+    for data in &request.topic_data {
+        let topic = if version >= IDS_FROM {
+            topics.of_id(data.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+        } else {
+            topics.named(data.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        };
+        let first = pending.slots.len();
+        for set in &data.partition_data {
+            let slot = pending.slots.len();
+            let judged = topic
+                .map_err(PartitionOutcome::error)
+                .and_then(|topic| judge(node, version, request, topic, set));
+            let outcome = match judged {
+                Ok((partition, header)) => {
+                    let range = place(frame, set.records.bytes().unwrap_or_default());
+                    cuts.push(Cut { slot, partition, header, range });
+                    None
+                }
+                Err(outcome) => Some(outcome),
+            };
+            pending.slots.push(Slot { index: set.index, outcome });
+        }
+        pending.topics.push(answered_topic(data, topic.ok(), first..pending.slots.len()));
+    }
+    Plan { pending, cuts }
+}
+
+fn answered_topic(
+    data: &TopicProduceData<'_>,
+    topic: Option<&Arc<Topic>>,
+    slots: Range<usize>,
+) -> AnsweredTopic {
+    let name = topic.map_or_else(|| Arc::from(data.name), |topic| topic.name.clone());
+    AnsweredTopic { name, id: data.topic_id, slots }
+}
+
+/// Whether a set may be submitted, and to whom.
+fn judge(
+    node: &Node,
+    version: i16,
+    request: &ProduceRequest<'_>,
+    topic: &Arc<Topic>,
+    set: &PartitionProduceData<'_>,
+) -> Result<(Arc<Partition>, BatchHeader), PartitionOutcome> {
+    if !matches!(request.acks, -1..=1) {
+        return Err(PartitionOutcome::error(ErrorCode::INVALID_REQUIRED_ACKS));
+    }
+    if topic.internal {
+        let message = format!("clients cannot produce to the internal topic {}", topic.name);
+        return Err(PartitionOutcome::explained(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
+    }
+    let partition = topic
+        .partition(set.index)
+        .ok_or_else(|| PartitionOutcome::error(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
+    partition
+        .log()
+        .map_err(|error| PartitionOutcome::explained(error.code(), error.to_string()))?;
+    let bytes = set.records.bytes().unwrap_or_default();
+    let header = validate_set(bytes, &topic.config.rules, version, node.clock.now_ms())
+        .map_err(PartitionOutcome::rejected)?;
+    Ok((partition.clone(), header))
+}
+
+/// Where a slice of the frame lies in it.
+fn place(frame: &[u8], slice: &[u8]) -> Range<usize> {
+    let start = slice.as_ptr().addr().saturating_sub(frame.as_ptr().addr());
+    start..start + slice.len()
+}
+
+/// A frame from whose front pieces are taken without copying.
+struct Taken {
+    rest: BytesMut,
+    /// How much of the frame lies before the rest.
+    at: usize,
+}
+
+impl Taken {
+    fn take(&mut self, range: Range<usize>) -> BytesMut {
+        debug_assert!(self.at <= range.start, "sets lie in the frame in the order of the request");
+        self.rest.advance((range.start - self.at).min(self.rest.len()));
+        self.at = range.end;
+        self.rest.split_to(range.len().min(self.rest.len()))
+    }
+}
+
+/// A request whose sets are not all settled.
+#[derive(Default)]
+struct Pending {
+    topics: Vec<AnsweredTopic>,
+    slots: Vec<Slot>,
+    open: usize,
+    /// acks=0: no answer.
+    silent: bool,
+    reply: Option<Reply>,
+    charge: Option<Charge>,
+}
+
+struct AnsweredTopic {
+    name: Arc<str>,
+    id: Uuid,
+    slots: Range<usize>,
+}
+
+struct Slot {
+    index: i32,
+    outcome: Option<PartitionOutcome>,
+}
+
+/// What one partition's part of the answer says.
+struct PartitionOutcome {
+    error: ErrorCode,
+    base_offset: i64,
+    append_time: i64,
+    log_start: i64,
+    message: Option<String>,
+    /// The record at fault in its batch.
+    record: Option<i32>,
+}
+
+impl PartitionOutcome {
+    fn error(error: ErrorCode) -> Self {
+        Self { error, base_offset: -1, append_time: -1, log_start: -1, message: None, record: None }
+    }
+
+    fn explained(error: ErrorCode, message: String) -> Self {
+        Self { message: Some(message), ..Self::error(error) }
+    }
+
+    fn rejected(rejected: Rejected) -> Self {
+        let Rejected { code, message, batch_index } = rejected;
+        Self { record: batch_index, ..Self::explained(code, message) }
+    }
+
+    /// The outcome of a submission of one batch.
+    fn of(outcome: Outcome, log_start: i64) -> Self {
+        match outcome.map(|results| results.into_iter().next()) {
+            Ok(Some(Ok(Appended { base_offset, timestamp, .. }))) => Self {
+                base_offset,
+                append_time: timestamp,
+                log_start,
+                ..Self::error(ErrorCode::NONE)
+            },
+            Ok(Some(Err(rejected))) => Self::rejected(rejected),
+            Ok(None) => Self::error(ErrorCode::UNKNOWN_SERVER_ERROR),
+            Err(error) => Self::explained(error.code(), error.to_string()),
+        }
+    }
+
+    fn answer(&self, index: i32) -> answer::PartitionProduceResponse<'_> {
+        let record = self.record.map(|batch_index| answer::BatchIndexAndErrorMessage {
+            batch_index,
+            batch_index_error_message: self.message.as_deref(),
+        });
+        answer::PartitionProduceResponse {
+            index,
+            error_code: self.error,
+            base_offset: self.base_offset,
+            log_append_time_ms: self.append_time,
+            log_start_offset: self.log_start,
+            record_errors: record.into_iter().collect(),
+            error_message: self.message.as_deref(),
+            ..answer::PartitionProduceResponse::default()
+        }
+    }
+}
+
+impl Pending {
+    fn settle(&mut self, slot: usize, outcome: PartitionOutcome) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            slot.outcome = Some(outcome);
+        }
+        self.open -= 1;
+        if self.open == 0 {
+            self.finish();
+        }
+    }
+
+    /// Answers, and gives the frame's bytes back to the budget.
+    fn finish(&mut self) {
+        let Some(reply) = self.reply.take() else { return };
+        if self.silent {
+            let outcomes = self.slots.iter().filter_map(|slot| slot.outcome.as_ref());
+            let failed =
+                outcomes.map(|outcome| outcome.error).find(|code| *code != ErrorCode::NONE);
+            match failed {
+                // Kafka: a closed connection is all that tells an acks=0 producer to look again.
+                Some(code) => reply.close(format!("a produce with acks=0 failed: {}", code.name())),
+                None => reply.none(),
+            }
+        } else {
+            reply.answer(&self.response());
+        }
+        self.charge = None;
+    }
+
+    fn response(&self) -> ProduceResponse<'_> {
+        let topics = self.topics.iter().map(|topic| {
+            let slots = self.slots.get(topic.slots.clone()).unwrap_or_default();
+            let settled =
+                slots.iter().filter_map(|slot| Some((slot.index, slot.outcome.as_ref()?)));
+            answer::TopicProduceResponse {
+                name: &topic.name,
+                topic_id: topic.id,
+                partition_responses: settled
+                    .map(|(index, outcome)| outcome.answer(index))
+                    .collect(),
+            }
+        });
+        ProduceResponse { responses: topics.collect(), ..ProduceResponse::default() }
+    }
+}

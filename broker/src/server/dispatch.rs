@@ -1,0 +1,139 @@
+//! From a frame to its handler: header, version, decoding, and what closes a connection.
+
+use std::sync::Arc;
+
+use ottla_protocol::frame::{RequestHeader, decode_body};
+use ottla_protocol::messages::{
+    ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, FetchRequest,
+    FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
+    LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, SyncGroupRequest,
+};
+use ottla_protocol::{ApiKey, DecodeError, Reader, Request};
+
+use crate::handlers;
+use crate::node::Node;
+use crate::server::connection::ConnectionInfo;
+use crate::server::inbound::Frame;
+use crate::server::outbox::Outbox;
+
+/// The APIs that this broker answers, by their numbers.
+pub(crate) const SERVED: &[ApiKey] = &[
+    ApiKey::Produce,
+    ApiKey::Fetch,
+    ApiKey::ListOffsets,
+    ApiKey::Metadata,
+    ApiKey::OffsetCommit,
+    ApiKey::OffsetFetch,
+    ApiKey::FindCoordinator,
+    ApiKey::JoinGroup,
+    ApiKey::Heartbeat,
+    ApiKey::LeaveGroup,
+    ApiKey::SyncGroup,
+    ApiKey::ApiVersions,
+    ApiKey::CreateTopics,
+    ApiKey::DeleteTopics,
+    ApiKey::InitProducerId,
+];
+
+/// What handlers may know of a request beside its body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestInfo<'a> {
+    /// The connection that it came by.
+    pub(crate) connection: &'a ConnectionInfo,
+    /// The name that the client gives itself.
+    pub(crate) client_id: Option<&'a str>,
+    /// The version of request and answer.
+    pub(crate) version: i16,
+}
+
+/// Decodes a request and hands it to its handler; an error is why the connection must end.
+///
+/// Returns when the connection may read on: at once, or, for a fetch or a join that waits, when it
+/// was answered.
+pub(crate) async fn dispatch(
+    node: &Arc<Node>,
+    connection: &ConnectionInfo,
+    frame: Frame,
+    outbox: &Arc<Outbox>,
+) -> Result<(), String> {
+    let mut reader = Reader::new(&frame.bytes);
+    let header = RequestHeader::decode(&mut reader)
+        .map_err(|error| format!("the header of a request is malformed: {error}"))?;
+    let version = header.api_version;
+    let api = ApiKey::try_from(header.api_key).ok().filter(|api| SERVED.contains(api));
+    let api = api.ok_or_else(|| {
+        let client = header.client_id.unwrap_or_default();
+        format!("the API {} v{version} is not served (client {client:?})", header.api_key)
+    })?;
+    let at = reader.position();
+    let info = RequestInfo { connection, client_id: header.client_id, version };
+    if !api.served().contains(&version) {
+        if api == ApiKey::ApiVersions {
+            // KIP-511: answered in the oldest form, whatever follows the header.
+            let reply = outbox.open(api, 0, header.correlation_id);
+            handlers::api_versions::unsupported(reply);
+            return Ok(());
+        }
+        let client = header.client_id.unwrap_or_default();
+        return Err(format!("{api} has no version {version} here (client {client:?})"));
+    }
+    let reply = outbox.open(api, version, header.correlation_id);
+    let number = reply.number();
+    let malformed = |error: DecodeError| {
+        format!("{api} v{version} is malformed: {error}, counted from byte {at} of the frame")
+    };
+    let body = frame.bytes.get(at..).unwrap_or_default();
+    match api {
+        ApiKey::Produce => {
+            handlers::produce::handle(node, version, frame, at, reply).map_err(malformed)?;
+        }
+        ApiKey::Fetch => {
+            let request = decode_body::<FetchRequest<'_>>(body, version).map_err(malformed)?;
+            handlers::fetch::handle(node, version, request, reply).await;
+        }
+        ApiKey::JoinGroup => {
+            let request = decode_body::<JoinGroupRequest<'_>>(body, version).map_err(malformed)?;
+            handlers::join_group::handle(node, info, request, reply);
+            drop(frame);
+            outbox.answered(number).await;
+        }
+        other => plain(node, info, other, body, reply).map_err(malformed)?,
+    }
+    Ok(())
+}
+
+/// Requests whose handlers return at once, answered or not.
+fn plain(
+    node: &Arc<Node>,
+    info: RequestInfo<'_>,
+    api: ApiKey,
+    body: &[u8],
+    reply: crate::server::outbox::Reply,
+) -> Result<(), DecodeError> {
+    fn decode<'a, R: Request<'a>>(body: &'a [u8], version: i16) -> Result<R, DecodeError> {
+        decode_body(body, version)
+    }
+    macro_rules! hand {
+        ($module:ident, $request:ty) => {
+            handlers::$module::handle(node, info, decode::<$request>(body, info.version)?, reply)
+        };
+    }
+    match api {
+        ApiKey::ListOffsets => hand!(list_offsets, ListOffsetsRequest<'_>),
+        ApiKey::Metadata => hand!(metadata, MetadataRequest<'_>),
+        ApiKey::OffsetCommit => hand!(offset_commit, OffsetCommitRequest<'_>),
+        ApiKey::OffsetFetch => hand!(offset_fetch, OffsetFetchRequest<'_>),
+        ApiKey::FindCoordinator => hand!(find_coordinator, FindCoordinatorRequest<'_>),
+        ApiKey::Heartbeat => hand!(heartbeat, HeartbeatRequest<'_>),
+        ApiKey::LeaveGroup => hand!(leave_group, LeaveGroupRequest<'_>),
+        ApiKey::SyncGroup => hand!(sync_group, SyncGroupRequest<'_>),
+        ApiKey::ApiVersions => hand!(api_versions, ApiVersionsRequest<'_>),
+        ApiKey::CreateTopics => hand!(create_topics, CreateTopicsRequest<'_>),
+        ApiKey::DeleteTopics => hand!(delete_topics, DeleteTopicsRequest<'_>),
+        ApiKey::InitProducerId => hand!(init_producer_id, InitProducerIdRequest<'_>),
+        // Of the served ones only those above are left; this one was looked up there.
+        other => reply.close(format!("{other} has no handler")),
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Requests from a socket: whole frames, within the budget and within a deadline.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::net::TcpStream;
+
+use crate::driver::clock::Clock;
+use crate::server::budget::{Charge, RequestBudget, SMALL_FRAME, STEP};
+
+/// Bytes of the size field.
+const SIZE_BYTES: usize = 4;
+
+/// The least room for a read whose size is not known yet.
+const LEAST_READ: usize = 4 * 1024;
+
+/// The most room made at once, since bytes that are announced need not come.
+const MOST_AHEAD: usize = 1024 * 1024;
+
+/// How long a request may take from its first byte to its last, while we read.
+const FRAME_DEADLINE: Duration = Duration::from_secs(30);
+
+/// One request as it came.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// Header and body, without the size field. Nothing else refers to these bytes.
+    pub(crate) bytes: BytesMut,
+    /// What the frame takes of the budget.
+    pub(crate) charge: Charge,
+}
+
+/// Why there is no further frame.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The peer closed between two requests.
+    Closed,
+    /// The connection failed or broke a rule; the text says which.
+    Broken(String),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// The reading half of a connection.
+#[derive(Debug)]
+pub(crate) struct Inbound<'a> {
+    stream: &'a TcpStream,
+    budget: &'a RequestBudget,
+    clock: Clock,
+    max_frame: usize,
+    buffer: BytesMut,
+    /// Bytes that the next read makes room for, after the last frame's size.
+    room: usize,
+}
+
+impl<'a> Inbound<'a> {
+    /// Nothing read yet.
+    pub(crate) fn new(
+        stream: &'a TcpStream,
+        budget: &'a RequestBudget,
+        clock: Clock,
+        max_frame: usize,
+    ) -> Self {
+        Self { stream, budget, clock, max_frame, buffer: BytesMut::new(), room: LEAST_READ }
+    }
+
+    /// The next frame.
+    pub(crate) async fn next_frame(&mut self) -> Result<Frame, Ended> {
+        let mut deadline = None;
+        while self.buffer.len() < SIZE_BYTES {
+            if self.buffer.is_empty() {
+                // An idle connection holds no buffer.
+                self.buffer = BytesMut::new();
+            } else if deadline.is_none() {
+                deadline = Some(self.clock.now() + FRAME_DEADLINE);
+            }
+            self.read(self.room, deadline).await?;
+        }
+        let size = self.size()?;
+        let Some(mut charge) = self.budget.account(size) else {
+            let reason = format!("a request of {size} bytes is above queued.max.request.bytes");
+            return Err(Ended::Broken(reason));
+        };
+        let deadline = deadline.unwrap_or_else(|| self.clock.now() + FRAME_DEADLINE);
+        let bytes = self.body(size, &mut charge, deadline).await?;
+        self.room = size.clamp(LEAST_READ, MOST_AHEAD) + SIZE_BYTES;
+        Ok(Frame { bytes, charge })
+    }
+
+    /// The announced size of the frame that the buffer begins with.
+    fn size(&self) -> Result<usize, Ended> {
+        let prefix = self.buffer.first_chunk::<SIZE_BYTES>().copied().unwrap_or_default();
+        let size = i32::from_be_bytes(prefix);
+        let fits = usize::try_from(size).ok().filter(|size| *size <= self.max_frame);
+        fits.ok_or_else(|| Ended::Broken(self.describe_size(size, prefix)))
+    }
+
+    /// Says what probably came in place of a frame.
+    fn describe_size(&self, size: i32, prefix: [u8; SIZE_BYTES]) -> String {
+        match &prefix {
+            [0x16, 0x03, ..] => {
+                "the client speaks TLS, but this listener is plaintext (security.protocol)".into()
+            }
+            b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" => {
+                "the client speaks HTTP, but this listener speaks the Kafka protocol".into()
+            }
+            _ => format!("a frame of {size} bytes is outside 0 to {}", self.max_frame),
+        }
+    }
+
+    /// Waits for the rest of a frame, taking from the budget what arrives.
+    async fn body(
+        &mut self,
+        size: usize,
+        charge: &mut Charge,
+        mut deadline: Instant,
+    ) -> Result<BytesMut, Ended> {
+        loop {
+            let arrived = self.buffer.len().saturating_sub(SIZE_BYTES).min(size);
+            let next = if size <= SMALL_FRAME { size } else { size.min(arrived + STEP) };
+            let missing = next.saturating_sub(charge.bytes());
+            if missing > 0 && !charge.try_take(missing) {
+                charge.take(missing).await;
+                // The wait was ours, not the client's.
+                deadline = self.clock.now() + FRAME_DEADLINE;
+            }
+            if arrived == size {
+                self.buffer.advance(SIZE_BYTES);
+                return Ok(self.buffer.split_to(size));
+            }
+            let left = size - arrived;
+            // Room for all of it, so that the bytes are not moved again; for a very large one as
+            // much again as has come.
+            let ahead = left.min(MOST_AHEAD.max(arrived));
+            self.read(ahead, Some(deadline)).await?;
+        }
+    }
+
+    /// Reads what is there, at least a byte.
+    async fn read(&mut self, room: usize, deadline: Option<Instant>) -> Result<(), Ended> {
+        loop {
+            match deadline {
+                None => self.stream.readable().await?,
+                Some(at) => match self.clock.until(at, self.stream.readable()).await {
+                    Ok(readable) => readable?,
+                    Err(_elapsed) => {
+                        let seconds = FRAME_DEADLINE.as_secs();
+                        let reason = format!("a request did not come whole within {seconds} s");
+                        return Err(Ended::Broken(reason));
+                    }
+                },
+            }
+            if self.buffer.capacity() - self.buffer.len() < room.min(LEAST_READ) {
+                self.buffer.reserve(room);
+            }
+            match self.stream.try_read_buf(&mut self.buffer) {
+                Ok(0) if self.buffer.is_empty() => return Err(Ended::Closed),
+                Ok(0) => {
+                    let reason =
+                        format!("the peer closed after {} bytes of a request", self.buffer.len());
+                    return Err(Ended::Broken(reason));
+                }
+                Ok(_read) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The answers of one connection: given in any order, sent in the order of the requests.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ottla_protocol::frame::encode_response;
+use ottla_protocol::{ApiKey, Response, Writer};
+use ottla_storage::ReadRange;
+use tokio::sync::Notify;
+
+/// The most requests of one connection that may wait for their answer.
+pub(crate) const OPEN_ANSWERS: usize = 64;
+
+/// Room that is left for an answer's header and body before it is written.
+const ANSWER_BYTES: usize = 256;
+
+/// A frame to send: written bytes, with ranges of files in between.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The bytes, size field first.
+    pub(crate) bytes: Vec<u8>,
+    /// Where ranges belong: after so many of the bytes. In order.
+    pub(crate) ranges: Vec<(usize, ReadRange)>,
+}
+
+/// The next piece to send.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// An answer.
+    Answer(Answer),
+    /// Nothing is to be sent now, and answers are open.
+    Waiting,
+    /// Nothing is to be sent now, and no answer is open.
+    Empty,
+    /// The connection ends now, for this reason.
+    Close(String),
+}
+
+/// Answers of one connection, in the order of their requests.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    /// An answer is ready to be sent.
+    ready: Notify,
+    /// An answer was taken, or the last one asked for was given.
+    progress: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    slots: VecDeque<Slot>,
+    /// The number of the first slot.
+    first: u64,
+    /// The sender was told and has not looked yet.
+    signalled: bool,
+    gone: bool,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Open,
+    Ready(Answer),
+    /// acks=0 has no answer.
+    Silent,
+    Close(String),
+}
+
+impl Outbox {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A slot is replaced in one move, so a panic leaves no half state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the place of the next answer.
+    pub(crate) fn open(self: &Arc<Self>, api: ApiKey, version: i16, correlation_id: i32) -> Reply {
+        let mut state = self.state();
+        let number = state.first + u64::try_from(state.slots.len()).unwrap_or(u64::MAX);
+        state.slots.push_back(Slot::Open);
+        Reply { outbox: Some(self.clone()), number, api, version, correlation_id }
+    }
+
+    /// Waits until another request may be taken.
+    pub(crate) async fn room(&self) {
+        loop {
+            let progress = self.progress.notified();
+            if self.state().slots.len() < OPEN_ANSWERS {
+                return;
+            }
+            progress.await;
+        }
+    }
+
+    /// Waits until the answer of that number is given.
+    pub(crate) async fn answered(&self, number: u64) {
+        loop {
+            let progress = self.progress.notified();
+            let open = {
+                let state = self.state();
+                let at = number.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
+                at.and_then(|at| state.slots.get(at)).is_some_and(|slot| matches!(slot, Slot::Open))
+            };
+            if !open {
+                return;
+            }
+            progress.await;
+        }
+    }
+
+    /// Returns when [`Self::poll_piece`] may have something new.
+    pub(crate) async fn ready(&self) {
+        self.ready.notified().await;
+    }
+
+    /// The next answer in order, if it is there.
+    pub(crate) fn poll_piece(&self) -> Piece {
+        let mut state = self.state();
+        state.signalled = false;
+        loop {
+            match state.slots.front() {
+                None => return Piece::Empty,
+                Some(Slot::Open) => return Piece::Waiting,
+                Some(_) => {}
+            }
+            let slot = state.slots.pop_front();
+            state.first += 1;
+            self.progress.notify_one();
+            match slot {
+                Some(Slot::Ready(answer)) => return Piece::Answer(answer),
+                Some(Slot::Close(reason)) => return Piece::Close(reason),
+                Some(Slot::Silent | Slot::Open) | None => {}
+            }
+        }
+    }
+
+    /// The connection is gone; what is answered from now on is dropped.
+    pub(crate) fn abandon(&self) {
+        let slots = {
+            let mut state = self.state();
+            state.gone = true;
+            std::mem::take(&mut state.slots)
+        };
+        drop(slots);
+    }
+
+    fn put(&self, number: u64, slot: Slot) {
+        let (dropped, wake, moved);
+        {
+            let mut state = self.state();
+            let at = number.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
+            let place = at.and_then(|at| state.slots.get_mut(at));
+            let Some(place) = place else {
+                drop(state);
+                drop(slot);
+                return;
+            };
+            dropped = std::mem::replace(place, slot);
+            // Only the first in order can be sent; the others are found behind it.
+            wake = at == Some(0) && !std::mem::replace(&mut state.signalled, true);
+            moved = !state.gone;
+        }
+        drop(dropped);
+        if wake {
+            self.ready.notify_one();
+        }
+        if moved {
+            self.progress.notify_one();
+        }
+    }
+}
+
+/// The right and the duty to answer one request; may be kept and used on any thread.
+///
+/// Dropped without an answer it closes the connection, since a client would wait for ever.
+pub(crate) struct Reply {
+    /// None once it was used.
+    outbox: Option<Arc<Outbox>>,
+    number: u64,
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Reply")
+            .field("api", &self.api)
+            .field("version", &self.version)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reply {
+    /// The version in which the request came and the answer goes.
+    pub(crate) fn version(&self) -> i16 {
+        self.version
+    }
+
+    /// The place in the connection's order.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Answers.
+    pub(crate) fn answer<'a, R: Response<'a>>(self, response: &R) {
+        self.answer_with(response, Vec::new());
+    }
+
+    /// Answers with ranges of files where the response has detached records, in that order.
+    pub(crate) fn answer_with<'a, R: Response<'a>>(self, response: &R, ranges: Vec<ReadRange>) {
+        let mut writer = Writer::with_capacity(ANSWER_BYTES);
+        let version = self.version;
+        match encode_response(version, self.correlation_id, response, &mut writer) {
+            Ok(()) => {
+                let (bytes, cuts) = writer.into_parts();
+                debug_assert_eq!(cuts.len(), ranges.len(), "a range for each cut");
+                let places = cuts.into_iter().map(|cut| cut.at);
+                self.put(Slot::Ready(Answer { bytes, ranges: places.zip(ranges).collect() }));
+            }
+            Err(error) => {
+                let api = self.api;
+                tracing::error!(%api, version, %error, "an answer cannot be written");
+                self.close(format!("the answer to {api} v{version} cannot be written: {error}"));
+            }
+        }
+    }
+
+    /// There is no answer to this request, and all is well: acks=0.
+    pub(crate) fn none(self) {
+        self.put(Slot::Silent);
+    }
+
+    /// Ends the connection in place of an answer, after the answers before it.
+    pub(crate) fn close(self, reason: String) {
+        self.put(Slot::Close(reason));
+    }
+
+    fn put(mut self, slot: Slot) {
+        if let Some(outbox) = self.outbox.take() {
+            outbox.put(self.number, slot);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(outbox) = self.outbox.take() {
+            let reason = format!("the request {} v{} was dropped", self.api, self.version);
+            outbox.put(self.number, Slot::Close(reason));
+        }
+    }
+}
+
+/// Copies an answer into a buffer piece by piece, reading the ranges as it goes.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    answer: Answer,
+    /// How many written bytes are copied.
+    at: usize,
+    /// The range being read, and how much of it is read.
+    range: usize,
+    range_read: usize,
+}
+
+impl Sending {
+    /// Starts with the first byte.
+    pub(crate) fn new(answer: Answer) -> Self {
+        Self { answer, at: 0, range: 0, range_read: 0 }
+    }
+
+    /// Whether all is copied.
+    pub(crate) fn is_done(&self) -> bool {
+        self.at == self.answer.bytes.len() && self.range == self.answer.ranges.len()
+    }
+
+    /// Fills `out` as far as there is something left; returns how much.
+    pub(crate) fn fill(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(room) = out.get_mut(filled..).filter(|room| !room.is_empty()) {
+            let next = self.answer.ranges.get(self.range);
+            let until = next.map_or(self.answer.bytes.len(), |(at, _)| *at);
+            if let Some(bytes) = self.answer.bytes.get(self.at..until).filter(|b| !b.is_empty()) {
+                let count = bytes.len().min(room.len());
+                let (Some(to), Some(from)) = (room.get_mut(..count), bytes.get(..count)) else {
+                    break;
+                };
+                to.copy_from_slice(from);
+                self.at += count;
+                filled += count;
+            } else if let Some((_, range)) = next {
+                let count = (range.len - self.range_read).min(room.len());
+                if let Some(to) = room.get_mut(..count) {
+                    let done = u64::try_from(self.range_read).unwrap_or(u64::MAX);
+                    range.file.read_exact_at(to, range.position.saturating_add(done))?;
+                }
+                self.range_read += count;
+                filled += count;
+                if self.range_read == range.len {
+                    self.range += 1;
+                    self.range_read = 0;
+                }
+            } else {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+}

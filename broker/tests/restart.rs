@@ -1,0 +1,203 @@
+//! A broker's life: start, stop, kill, and what a data folder keeps.
+
+mod client;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use client::{Client, fetch_request};
+use ottla_broker::{Broker, BrokerConfig, BrokerError};
+use ottla_protocol::ErrorCode;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn on_disk(dir: &Path) -> BrokerConfig {
+    BrokerConfig::new().data_dir(dir)
+}
+
+/// The program, running.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ottla-broker"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("its standard output");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let address = line.trim().strip_prefix("ready ").expect("ready HOST:PORT");
+        let address = address.parse().expect("an address");
+        Self { child, address }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status().expect("kill");
+        assert!(sent.success());
+    }
+
+    fn wait(mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().is_err();
+        let _reaped = self.child.wait().is_err();
+    }
+}
+
+#[test]
+fn stopped_broker_comes_back_with_its_records() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let first = Broker::start(on_disk(dir.path())).expect("a broker");
+    let cluster = first.cluster_id();
+    let mut client = Client::connect(first.address());
+    client.create("orders");
+    client.produce("orders", &["a", "b"]);
+    first.stop(DEADLINE).expect("a clean stop");
+    first.stop(DEADLINE).expect("a second stop does nothing");
+    assert!(dir.path().join(".kafka_cleanshutdown").exists());
+
+    let second = Broker::start(on_disk(dir.path())).expect("a broker");
+    assert_eq!(second.cluster_id(), cluster);
+    assert!(!dir.path().join(".kafka_cleanshutdown").exists(), "a crash from here on is unclean");
+    let mut client = Client::connect(second.address());
+    assert_eq!(client.fetch("orders", 0), ["a", "b"]);
+    assert_eq!(client.produce("orders", &["c"]), 2);
+    assert_eq!(client.list_offset("orders", -1), 3);
+}
+
+#[test]
+fn killed_program_comes_back_with_its_records() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let data = data.to_str().expect("text");
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        let program = Program::start(&["--data", data]);
+        let mut client = Client::connect(program.address);
+        assert_eq!(client.create("orders"), ErrorCode::NONE);
+        assert_eq!(client.fetch("orders", 0), expected, "round {round}");
+        for at in 0..10 {
+            let value = format!("{round}-{at}");
+            client.produce("orders", &[&value]);
+            expected.push(value);
+        }
+        program.signal("-KILL");
+        assert_eq!(program.wait(), None, "ended by the signal");
+    }
+}
+
+#[test]
+fn terminated_program_stops_cleanly_and_answers_waiting_fetches() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let program = Program::start(&["--data", data.to_str().expect("text")]);
+    let mut client = Client::connect(program.address);
+    client.create("orders");
+    client.produce("orders", &["a"]);
+    let mut waiting = Client::connect(program.address);
+    waiting.call(12, &fetch_request("orders", 0, 0, 1));
+    let id = waiting.send(12, &fetch_request("orders", 1, 60_000, 1));
+    program.signal("-TERM");
+    if let Ok(answer) = waiting.try_receive(12) {
+        assert_eq!(answer.correlation_id(), id);
+        assert!(client::values(&answer.decode()).is_empty());
+    }
+    assert_eq!(program.wait(), Some(0));
+    assert!(data.join(".kafka_cleanshutdown").exists());
+}
+
+#[test]
+fn folder_in_use_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let first = Broker::start(on_disk(dir.path())).expect("a broker");
+    let error = Broker::start(on_disk(dir.path())).expect_err("in use here");
+    assert_eq!(error, BrokerError::FolderInUse(dir.path().to_owned()));
+    let (status, told) = refused(&["--data", dir.path().to_str().expect("text")]);
+    assert_eq!(status, Some(1));
+    assert!(told.contains("in use by another broker"), "{told}");
+    drop(first);
+    Broker::start(on_disk(dir.path())).expect("free again after a drop");
+}
+
+#[test]
+fn address_in_use_is_refused_and_the_folder_left_free() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let first = Broker::start(BrokerConfig::new()).expect("a broker");
+    let taken = first.address().to_string();
+    let error = Broker::start(on_disk(dir.path()).listen(&taken)).expect_err("taken");
+    assert!(matches!(error, BrokerError::Address { .. }), "{error}");
+    let bad = Broker::start(BrokerConfig::new().listen("nonsense")).expect_err("no address");
+    assert!(bad.to_string().contains("nonsense"), "{bad}");
+    Broker::start(on_disk(dir.path())).expect("the folder is free");
+}
+
+#[test]
+fn folder_of_another_broker_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(Broker::start(on_disk(dir.path())).expect("a broker"));
+    let config = on_disk(dir.path()).set("node.id", "7").expect("an option");
+    let error = Broker::start(config).expect_err("another's");
+    assert!(error.to_string().contains("node.id 1, not 7"), "{error}");
+}
+
+/// How the program ends that should not start, and what it says.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ottla-broker"))
+        .args(["--listen", "127.0.0.1:0"])
+        .args(arguments)
+        .output()
+        .expect("the program runs");
+    assert!(output.stdout.is_empty(), "nothing is ready");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn unknown_option_is_refused_with_the_nearest_name() {
+    let (status, told) = refused(&["--memory", "-c", "num.partition=3"]);
+    assert_eq!(status, Some(1));
+    assert!(told.contains("did you mean \"num.partitions\""), "{told}");
+    let (_, told) = refused(&["--memory", "-c", "num.partitions"]);
+    assert!(told.contains("KEY=VALUE"), "{told}");
+    let (status, told) = refused(&["--memory", "--data", "/nowhere"]);
+    assert_ne!(status, Some(0));
+    assert!(told.contains("--data") && told.contains("--memory"), "{told}");
+}
+
+#[test]
+fn ready_file_holds_the_address_once_the_broker_serves() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("ready");
+    let program = Program::start(&["--memory", "--ready-file", file.to_str().expect("text")]);
+    let mut text = String::new();
+    std::fs::File::open(&file)
+        .and_then(|mut file| file.read_to_string(&mut text))
+        .expect("the file is there by then");
+    assert_eq!(text, format!("{}\n", program.address));
+    let mut client = Client::connect(program.address);
+    assert_eq!(client.create("orders"), ErrorCode::NONE);
+}
+
+#[test]
+fn broker_starts_and_stops_inside_another_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let broker = Broker::start(BrokerConfig::new()).expect("a broker");
+        broker.create_topic("orders", 1).expect("a topic");
+        broker.stop(DEADLINE).expect("a clean stop");
+    });
+}
