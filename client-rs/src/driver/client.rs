@@ -1,0 +1,316 @@
+//! A client on the I/O thread: its machine, its metadata, and the connections between which their
+//! requests are shared out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use super::broker::{self, Link, LinkKey, Peer};
+use super::clock::{self, Timer};
+use super::transport::Transport;
+use crate::config::{Address, CommonConfig};
+use crate::error::{Error, ErrorKind};
+use crate::state::backoff::{Backoff, Random};
+use crate::state::machine::{
+    Context, Job, JobResult, Lane, LinkFault, Machine, Next, Reply, Request, Target,
+};
+use crate::state::metadata::Metadata;
+use crate::state::wake::Wake;
+
+/// Turns in one poll before the thread's other tasks get theirs.
+const TURNS_MAX: usize = 16;
+
+/// Who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The client's metadata.
+    Metadata,
+    /// The client's machine.
+    Machine,
+}
+
+/// A client.
+pub(crate) struct Client {
+    config: CommonConfig,
+    transport: Box<dyn Transport>,
+    wake: Arc<Wake>,
+    inner: RefCell<Inner>,
+    /// The machine panicked, or has ended.
+    over: Cell<bool>,
+}
+
+struct Inner {
+    metadata: Metadata,
+    machine: Box<dyn Machine>,
+    random: Random,
+    links: HashMap<LinkKey, Rc<Link>>,
+    next_bootstrap: usize,
+}
+
+/// What came out of a call to the machines.
+#[derive(Default)]
+struct Out {
+    requests: Vec<Request>,
+    jobs: Vec<Job>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        config: CommonConfig,
+        transport: Box<dyn Transport>,
+        wake: Arc<Wake>,
+        machine: Box<dyn Machine>,
+        mut random: Random,
+    ) -> Rc<Self> {
+        let next_bootstrap = random.below(config.bootstrap.len());
+        let metadata = Metadata::new(&config);
+        let links = HashMap::new();
+        let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
+        Rc::new(Self { config, transport, wake, inner, over: Cell::new(false) })
+    }
+
+    /// The client's task: turns until its machine ends.
+    pub(crate) async fn run(self: Rc<Self>) {
+        let mut timer = Timer::default();
+        poll_fn(|cx| {
+            for _ in 0..TURNS_MAX {
+                self.wake.begin();
+                let Some((deadline, busy)) = self.turn() else { return Poll::Ready(()) };
+                if !self.wake.park(cx.waker(), busy) {
+                    continue;
+                }
+                if timer.poll(deadline, cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        for link in self.inner.borrow_mut().links.values() {
+            link.close();
+        }
+    }
+
+    /// One turn of all machines: when the next is due, and whether it comes soon in any case.
+    /// `None` if there is none.
+    fn turn(self: &Rc<Self>) -> Option<(Option<Instant>, bool)> {
+        if self.over.get() {
+            return None;
+        }
+        let mut metadata_request = None;
+        let mut busy = false;
+        let next = self.call(|machine, cx| {
+            let next = machine.turn(cx);
+            metadata_request = cx.metadata.poll_request(cx.now);
+            busy = machine.is_busy();
+            next
+        })?;
+        if let Some(request) = metadata_request {
+            self.dispatch(Owner::Metadata, request);
+        }
+        let own = match next {
+            Next::At(at) => Some(at),
+            Next::Wait => None,
+            Next::Ended => {
+                self.over.set(true);
+                return None;
+            }
+        };
+        let metadata = self.inner.borrow().metadata.poll_timeout();
+        Some((own.into_iter().chain(metadata).min(), busy))
+    }
+
+    /// What became of a request.
+    pub(crate) fn handle_response(self: &Rc<Self>, owner: Owner, token: u64, reply: Reply) {
+        self.call(|machine, cx| match owner {
+            Owner::Machine => machine.handle_response(token, reply, cx),
+            Owner::Metadata => {
+                cx.metadata.handle_response(token, reply, cx.now, cx.random);
+            }
+        });
+        self.wake.wake();
+    }
+
+    /// Calls the machine, and sends out what came of it; `None` if it panicked, now or before.
+    fn call<T>(
+        self: &Rc<Self>,
+        call: impl FnOnce(&mut dyn Machine, &mut Context<'_>) -> T,
+    ) -> Option<T> {
+        if self.over.get() {
+            return None;
+        }
+        let mut out = Out::default();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let inner = &mut *self.inner.borrow_mut();
+            let mut cx = Context {
+                now: clock::now(),
+                now_ms: clock::now_ms(),
+                metadata: &mut inner.metadata,
+                random: &mut inner.random,
+                requests: &mut out.requests,
+                jobs: &mut out.jobs,
+            };
+            call(&mut *inner.machine, &mut cx)
+        }));
+        let Ok(result) = result else {
+            self.fail();
+            return None;
+        };
+        out.requests.into_iter().for_each(|request| self.dispatch(Owner::Machine, request));
+        out.jobs.into_iter().for_each(|job| self.start_job(job));
+        Some(result)
+    }
+
+    /// The machine's state cannot be trusted any more: all who wait are told.
+    pub(crate) fn fail(&self) {
+        self.over.set(true);
+        self.wake.wake();
+        let text = "the client failed by a fault of its own; its log has the place";
+        tracing::error!("a panic ended this client");
+        let error = Error::new(ErrorKind::Internal, text);
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            self.inner.borrow_mut().machine.fail(&error);
+        }));
+        if told.is_err() {
+            tracing::error!("the panic's victims could not all be told");
+        }
+    }
+
+    fn start_job(self: &Rc<Self>, job: Job) {
+        let work = tokio::task::spawn_blocking(job.work);
+        let client = Rc::downgrade(self);
+        let token = job.token;
+        tokio::task::spawn_local(async move {
+            let result: Option<JobResult> = work.await.ok();
+            if let Some(client) = client.upgrade() {
+                client.call(|machine, cx| machine.handle_job(token, result, cx));
+                client.wake.wake();
+            }
+        });
+    }
+
+    /// Puts a request in the outbox of its connection; what has none comes back as a fault.
+    fn dispatch(self: &Rc<Self>, owner: Owner, request: Request) {
+        let lane = request.lane;
+        match self.route(request.to) {
+            Ok(peer) => self.link(LinkKey { peer, lane }).push(owner, request),
+            Err(error) => {
+                let (client, token) = (Rc::downgrade(self), request.token);
+                let error = error.with_api(request.body.key());
+                // Later, so that no machine is called while it is being asked.
+                tokio::task::spawn_local(async move {
+                    if let Some(client) = client.upgrade() {
+                        let fault = LinkFault { error, written: false };
+                        client.handle_response(owner, token, Err(fault));
+                    }
+                });
+            }
+        }
+    }
+
+    fn route(&self, to: Target) -> Result<Peer, Error> {
+        let inner = &mut *self.inner.borrow_mut();
+        match to {
+            Target::Node(id) if inner.metadata.cluster().brokers.contains_key(&id) => {
+                Ok(Peer::Node(id))
+            }
+            Target::Node(id) => {
+                let text = format!("the cluster has no broker {id} now");
+                Err(Error::new(ErrorKind::Connect, text))
+            }
+            Target::Any => Ok(inner.any_peer(self.config.bootstrap.len())),
+        }
+    }
+
+    fn link(self: &Rc<Self>, key: LinkKey) -> Rc<Link> {
+        let inner = &mut *self.inner.borrow_mut();
+        if let Some(link) = inner.links.get(&key) {
+            return Rc::clone(link);
+        }
+        let link = Link::new(key);
+        inner.links.insert(key, Rc::clone(&link));
+        let task = tokio::task::spawn_local(broker::run(Rc::clone(&link), Rc::downgrade(self)));
+        let client = Rc::downgrade(self);
+        tokio::task::spawn_local(async move {
+            let panicked = task.await.is_err_and(|error| error.is_panic());
+            if let Some(client) = client.upgrade().filter(|_| panicked) {
+                client.fail();
+            }
+        });
+        link
+    }
+
+    /// Where a peer listens.
+    pub(crate) fn address_of(&self, peer: Peer) -> Result<Address, Error> {
+        let address = match peer {
+            Peer::Node(id) => self.inner.borrow().metadata.cluster().brokers.get(&id).cloned(),
+            Peer::Bootstrap(index) => self.config.bootstrap.get(index).cloned(),
+        };
+        address.ok_or_else(|| Error::new(ErrorKind::Connect, "the cluster has no such broker now"))
+    }
+
+    /// A peer as errors and log lines name it.
+    pub(crate) fn name_of(&self, peer: Peer) -> Rc<str> {
+        let address = self.address_of(peer).map_or_else(|_| String::new(), |at| at.to_string());
+        match peer {
+            Peer::Node(id) if address.is_empty() => Rc::from(id.to_string()),
+            Peer::Node(id) => Rc::from(format!("{id} at {address}")),
+            Peer::Bootstrap(_) => Rc::from(address),
+        }
+    }
+
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    pub(crate) fn client_id(&self) -> &str {
+        &self.config.client_id
+    }
+
+    pub(crate) const fn request_timeout(&self) -> Duration {
+        self.config.request_timeout
+    }
+
+    pub(crate) const fn max_idle(&self) -> Duration {
+        self.config.connections_max_idle
+    }
+
+    /// How long to wait for a connection after so many failures (KIP-601).
+    pub(crate) fn connect_timeout(&self, failures: u32) -> Duration {
+        let backoff = Backoff::new(self.config.connect_timeout);
+        backoff.pause(failures.saturating_add(1), &mut self.inner.borrow_mut().random)
+    }
+
+    /// How long to leave a broker alone after so many failures.
+    pub(crate) fn reconnect_pause(&self, failures: u32) -> Duration {
+        let backoff = Backoff::new(self.config.reconnect_backoff);
+        backoff.pause(failures, &mut self.inner.borrow_mut().random)
+    }
+}
+
+impl Inner {
+    /// An open connection if there is one, else a broker not known to be down, else an address from
+    /// the options: when all brokers are gone, the cluster is looked for anew (KIP-899).
+    fn any_peer(&mut self, bootstrap: usize) -> Peer {
+        let open =
+            self.links.values().filter(|link| link.is_ready() && link.key.lane == Lane::Rest);
+        if let Some(link) = open.min_by_key(|link| link.load()) {
+            return link.key.peer;
+        }
+        let down = |peer| self.links.values().any(|link| link.key.peer == peer && link.is_down());
+        let brokers = self.metadata.cluster().brokers.keys().map(|&id| Peer::Node(id));
+        let up: Vec<Peer> = brokers.filter(|&peer| !down(peer)).collect();
+        if let Some(&peer) = up.get(self.random.below(up.len())) {
+            return peer;
+        }
+        let index = self.next_bootstrap;
+        self.next_bootstrap = (index + 1).checked_rem(bootstrap).unwrap_or(0);
+        Peer::Bootstrap(index)
+    }
+}

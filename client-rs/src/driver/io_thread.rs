@@ -1,0 +1,259 @@
+//! The one thread on which all clients of a process live, while there are any.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
+
+use super::client::Client;
+use super::transport::{Tcp, Transport};
+use crate::config::CommonConfig;
+use crate::error::{Error, ErrorKind};
+use crate::state::backoff::Random;
+use crate::state::guard::lock;
+use crate::state::machine::Machine;
+use crate::state::wake::Wake;
+
+const STACK_BYTES: usize = 512 * 1024;
+/// A thread for long work ends after so long without any.
+const WORKER_IDLE: Duration = Duration::from_secs(10);
+/// How long the end of the thread waits for work that cannot be broken off: a name being resolved.
+const WORKER_PATIENCE: Duration = Duration::from_millis(200);
+
+/// The thread, while it lives.
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+/// The thread that has lost its last client and is about to end.
+static ENDING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
+struct Running {
+    thread: JoinHandle<()>,
+    inbox: Arc<Inbox>,
+    clients: usize,
+}
+
+type Arrival = Box<dyn FnOnce() + Send>;
+
+/// What the thread is to begin.
+#[derive(Default)]
+struct Inbox {
+    arrivals: Mutex<Vec<Arrival>>,
+    stop: Mutex<bool>,
+    wake: Wake,
+}
+
+/// Brings a machine to the I/O thread, which is started if there is none.
+///
+/// `build` makes the machine there, with numbers for its jitter. `wake` gives it a turn.
+pub(crate) fn start<M, F>(
+    config: &CommonConfig,
+    wake: Arc<Wake>,
+    build: F,
+) -> Result<ClientHandle, Error>
+where
+    M: Machine + 'static,
+    F: FnOnce(&mut Random) -> M + Send + 'static,
+{
+    start_over(config, wake, || Box::new(Tcp), build)
+}
+
+/// The same over another transport.
+pub(crate) fn start_over<M, F, T>(
+    config: &CommonConfig,
+    wake: Arc<Wake>,
+    transport: T,
+    build: F,
+) -> Result<ClientHandle, Error>
+where
+    M: Machine + 'static,
+    F: FnOnce(&mut Random) -> M + Send + 'static,
+    T: FnOnce() -> Box<dyn Transport> + Send + 'static,
+{
+    let handle = ClientHandle { done: Arc::default() };
+    let done = Arc::clone(&handle.done);
+    let config = config.clone();
+    let mut random = Random::new(seed()?);
+    enter(Box::new(move || {
+        tokio::task::spawn_local(async move {
+            // Two tasks, so that a panic of the inner one is counted out like an end.
+            let over = tokio::task::spawn_local(async move {
+                let machine = build(&mut random);
+                Client::new(config, transport(), wake, Box::new(machine), random).run().await;
+            })
+            .await;
+            if over.is_err() {
+                tracing::error!("a client's task panicked");
+            }
+            leave();
+            done.set();
+        });
+    }))?;
+    Ok(handle)
+}
+
+/// A number that no other client of any process begins with.
+pub(crate) fn seed() -> Result<u64, Error> {
+    getrandom::u64().map_err(|error| {
+        Error::new(ErrorKind::Internal, "the system gives no random numbers").with_source(error)
+    })
+}
+
+/// Hands something to the thread.
+fn enter(arrival: Arrival) -> Result<(), Error> {
+    let mut running = lock(&RUNNING);
+    let thread = match &mut *running {
+        Some(thread) => thread,
+        none => none.insert(spawn()?),
+    };
+    thread.clients += 1;
+    lock(&thread.inbox.arrivals).push(arrival);
+    let inbox = Arc::clone(&thread.inbox);
+    drop(running);
+    inbox.wake.wake();
+    Ok(())
+}
+
+/// Counts a client out; the last one ends the thread.
+fn leave() {
+    let mut running = lock(&RUNNING);
+    let Some(thread) = &mut *running else { return };
+    thread.clients -= 1;
+    if thread.clients > 0 {
+        return;
+    }
+    let ended = running.take();
+    drop(running);
+    if let Some(Running { thread, inbox, .. }) = ended {
+        *lock(&ENDING) = Some(thread);
+        *lock(&inbox.stop) = true;
+        inbox.wake.wake();
+    }
+}
+
+/// Waits for a thread that is about to end, unless this is it.
+fn join_ending() {
+    let ending = lock(&ENDING).take();
+    if let Some(thread) = ending.filter(|thread| thread.thread().id() != thread::current().id()) {
+        // Its panics were caught and told where they happened.
+        let _: thread::Result<()> = thread.join();
+    }
+}
+
+fn spawn() -> Result<Running, Error> {
+    let fault = |error: std::io::Error| {
+        Error::new(ErrorKind::Internal, "the client's thread cannot be started").with_source(error)
+    };
+    let workers = thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .thread_name("ottla-work")
+        .thread_stack_size(STACK_BYTES)
+        .thread_keep_alive(WORKER_IDLE)
+        .max_blocking_threads(workers)
+        .build()
+        .map_err(fault)?;
+    let inbox = Arc::<Inbox>::default();
+    let own = Arc::clone(&inbox);
+    let thread = thread::Builder::new()
+        .name("ottla-io".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || serve(runtime, &own))
+        .map_err(fault)?;
+    Ok(Running { thread, inbox, clients: 0 })
+}
+
+/// The thread's body: begins what arrives, until the last client is gone.
+fn serve(runtime: Runtime, inbox: &Inbox) {
+    let local = LocalSet::new();
+    local.block_on(
+        &runtime,
+        poll_fn(|cx| {
+            loop {
+                inbox.wake.begin();
+                let arrivals = std::mem::take(&mut *lock(&inbox.arrivals));
+                arrivals.into_iter().for_each(|arrive| arrive());
+                if *lock(&inbox.stop) {
+                    return Poll::Ready(());
+                }
+                if inbox.wake.park(cx.waker(), false) {
+                    return Poll::Pending;
+                }
+            }
+        }),
+    );
+    drop(local);
+    runtime.shutdown_timeout(WORKER_PATIENCE);
+}
+
+/// Tells when a client has ended.
+#[derive(Clone)]
+pub(crate) struct ClientHandle {
+    done: Arc<Done>,
+}
+
+#[derive(Default)]
+struct Done {
+    state: Mutex<DoneState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct DoneState {
+    done: bool,
+    tasks: Vec<Waker>,
+}
+
+impl Done {
+    fn set(&self) {
+        let tasks = {
+            let mut state = lock(&self.state);
+            state.done = true;
+            std::mem::take(&mut state.tasks)
+        };
+        self.changed.notify_all();
+        tasks.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl ClientHandle {
+    /// Waits until the client's machine has ended, which it must have been told; whether it has.
+    ///
+    /// After the last client of the process its thread is gone too.
+    pub(crate) fn wait_ended(&self, timeout: Duration) -> bool {
+        let state = lock(&self.done.state);
+        let (state, _) = self
+            .done
+            .changed
+            .wait_timeout_while(state, timeout, |state| !state.done)
+            .unwrap_or_else(PoisonError::into_inner);
+        let done = state.done;
+        drop(state);
+        if done {
+            join_ending();
+        }
+        done
+    }
+
+    /// The same for a task.
+    pub(crate) fn poll_ended(&self, waker: &Waker) -> Poll<()> {
+        let mut state = lock(&self.done.state);
+        if state.done {
+            return Poll::Ready(());
+        }
+        if !state.tasks.iter().any(|task| task.will_wake(waker)) {
+            state.tasks.push(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for ClientHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientHandle").field("ended", &lock(&self.done.state).done).finish()
+    }
+}
