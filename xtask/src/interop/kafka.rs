@@ -23,6 +23,7 @@ const LOGGING: &str = "Configuration:\n  Appenders: {Console: {name: S, \
 #[derive(Debug)]
 pub(crate) struct Kafka {
     service: Service,
+    address: SocketAddr,
 }
 
 impl Kafka {
@@ -62,7 +63,11 @@ impl Kafka {
         let mut service = java.start(&dir.join("kafka.log"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wire::wait_until_it_answers(&mut service, address, READY_LIMIT)?;
-        Ok((Self { service }, begin.elapsed()))
+        Ok((Self { service, address }, begin.elapsed()))
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,5 +1,6 @@
 //! `cargo xtask interop`: our halves against software that nobody here wrote.
 
+mod clients;
 mod confluent;
 mod kafka;
 mod kcat;
@@ -20,5 +21,6 @@ pub(crate) fn run(workspace: &Workspace, report: &mut Report, name: &str) -> Don
     }
     report.tests("interop: kcat", || kcat::against_our_broker(workspace));
     report.tests("interop: confluent-kafka", || confluent::against_our_broker(workspace));
+    report.tests("interop: Apache Kafka", || clients::against_kafka(workspace));
     Ok(())
 }
