@@ -25,6 +25,7 @@ pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// One running broker: its settings, its topics and the machines behind its handlers.
 #[derive(Debug)]
+#[allow(clippy::struct_field_names, reason = "Kafka's name of the id is node.id")]
 pub(crate) struct Node {
     /// The options as given, with Kafka's defaults for the rest.
     pub(crate) settings: Settings,

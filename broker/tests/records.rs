@@ -2,11 +2,12 @@
 
 mod client;
 
-use client::{Client, batch, fetch_request, produce_request, values};
+use client::{Client, batch, fetch_request, list_offsets_request, produce_request, values};
 use ottla_broker::{Broker, BrokerConfig};
+use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
 use ottla_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, FetchResponse, MetadataRequest, MetadataResponse,
-    ProduceResponse,
+    ApiVersionsRequest, ApiVersionsResponse, FetchResponse, ListOffsetsResponse, MetadataRequest,
+    MetadataResponse, ProduceResponse,
 };
 use ottla_protocol::record::BatchSeal;
 use ottla_protocol::{ApiKey, ErrorCode};
@@ -63,6 +64,76 @@ fn every_version_of_produce_and_fetch_carries_records() {
         }
         let answer = client.call(version, &request);
         assert_eq!(values(&answer.decode()), ["x"], "version {version}");
+    }
+}
+
+#[test]
+fn every_version_of_metadata_and_list_offsets_is_answered() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    client.create("orders");
+    client.produce("orders", &["a"]);
+    for version in ApiKey::Metadata.served() {
+        let topic = MetadataRequestTopic { name: Some("orders"), ..Default::default() };
+        let request = MetadataRequest { topics: Some(vec![topic]), ..MetadataRequest::default() };
+        let answer = client.call(version, &request);
+        let response = answer.decode::<MetadataResponse<'_>>();
+        assert_eq!(response.topics[0].partitions[0].leader_id, 1, "version {version}");
+    }
+    for version in ApiKey::ListOffsets.served() {
+        for (timestamp, offset) in [(-1, 1), (-2, 0), (1000, 0), (2000, -1)] {
+            let request = list_offsets_request("orders", timestamp);
+            let answer = client.call(version, &request);
+            let response = answer.decode::<ListOffsetsResponse<'_>>();
+            let partition = &response.topics[0].partitions[0];
+            assert_eq!(partition.error_code, ErrorCode::NONE);
+            assert_eq!(partition.offset, offset, "version {version}, time {timestamp}");
+        }
+    }
+}
+
+#[test]
+fn errors_are_told_in_every_version() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    client.create("orders");
+    let answer = client.metadata("orders", false);
+    let topic_id = answer.decode::<MetadataResponse<'_>>().topics[0].topic_id;
+    let mut set = batch(&["x"], &BatchSeal::default());
+    let last = set.len() - 1;
+    set[last] ^= 1;
+    for version in ApiKey::Produce.served() {
+        let mut request = produce_request("orders", 0, -1, &set);
+        if version >= 13 {
+            request.topic_data[0].name = "";
+            request.topic_data[0].topic_id = topic_id;
+        }
+        let answer = client.call(version, &request);
+        let response = answer.decode::<ProduceResponse<'_>>();
+        let code = response.responses[0].partition_responses[0].error_code;
+        assert_eq!(code, ErrorCode::CORRUPT_MESSAGE, "version {version}");
+    }
+    for version in ApiKey::Fetch.served() {
+        let mut request = fetch_request("nowhere", 5, 60_000, 1);
+        if version >= 13 {
+            request.topics[0].topic = "";
+            request.topics[0].topic_id = ottla_protocol::Uuid([9; 16]);
+        }
+        let answer = client.call(version, &request);
+        let response = answer.decode::<FetchResponse<'_>>();
+        let code = response.responses[0].partitions[0].error_code;
+        let expected = if version >= 13 {
+            ErrorCode::UNKNOWN_TOPIC_ID
+        } else {
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        };
+        assert_eq!(code, expected, "version {version}");
+    }
+    for version in ApiKey::ListOffsets.served() {
+        let answer = client.call(version, &list_offsets_request("nowhere", -1));
+        let response = answer.decode::<ListOffsetsResponse<'_>>();
+        let code = response.topics[0].partitions[0].error_code;
+        assert_eq!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "version {version}");
     }
 }
 

@@ -94,7 +94,10 @@ pub(crate) struct Refused {
 impl fmt::Debug for Submission {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let batches = self.batches.len();
-        out.debug_struct("Submission").field("batches", &batches).field("acks", &self.acks).finish()
+        out.debug_struct("Submission")
+            .field("batches", &batches)
+            .field("acks", &self.acks)
+            .finish_non_exhaustive()
     }
 }
 
@@ -375,10 +378,11 @@ impl Partition {
             }
         };
         let mut written = log.append(batches, self.setup.leader_epoch, now_ms);
-        if written.is_ok() && self.setup.sync_each_turn {
-            if let Err(error) = log.flush() {
-                written = Err(error);
-            }
+        if written.is_ok()
+            && self.setup.sync_each_turn
+            && let Err(error) = log.flush()
+        {
+            written = Err(error);
         }
         match written {
             Ok(results) => {

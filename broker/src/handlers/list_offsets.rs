@@ -24,6 +24,9 @@ const EARLIEST_LOCAL: (i64, i16) = (-4, 8);
 const LATEST_TIERED: (i64, i16) = (-5, 9);
 const EARLIEST_PENDING_UPLOAD: (i64, i16) = (-6, 11);
 
+/// From this version on the answer tells leader epochs (KIP-320).
+const EPOCHS_FROM: i16 = 4;
+
 /// Answers each partition by itself.
 pub(crate) fn handle(
     node: &Arc<Node>,
@@ -41,8 +44,10 @@ pub(crate) fn handle(
             };
             match offset_of(topic, part, info.version) {
                 Ok(found) => {
-                    (answer.offset, answer.timestamp, answer.leader_epoch) =
-                        (found.offset, found.timestamp, found.leader_epoch);
+                    (answer.offset, answer.timestamp) = (found.offset, found.timestamp);
+                    if info.version >= EPOCHS_FROM {
+                        answer.leader_epoch = found.leader_epoch;
+                    }
                 }
                 Err(error) => answer.error_code = error,
             }

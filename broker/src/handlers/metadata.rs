@@ -127,10 +127,11 @@ impl Answering {
         let known = self.node.topics.load();
         let mut missing: Vec<String> = Vec::new();
         for topic in topics {
-            if let AskedTopic::Name(name) = topic {
-                if known.named(name).is_none() && !missing.contains(name) {
-                    missing.push(name.clone());
-                }
+            if let AskedTopic::Name(name) = topic
+                && known.named(name).is_none()
+                && !missing.contains(name)
+            {
+                missing.push(name.clone());
             }
         }
         missing

@@ -48,7 +48,7 @@ pub(crate) fn handle(
     let pending = Arc::new(Mutex::new(pending));
     let mut taken = Taken { rest: bytes, at: 0 };
     for cut in cuts {
-        let log_start = cut.partition.log().map_or(-1, |log| log.log_start());
+        let log_start = cut.partition.log().map_or(-1, ottla_storage::LogReader::log_start);
         let waiting = pending.clone();
         let slot = cut.slot;
         let submission = Submission {

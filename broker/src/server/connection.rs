@@ -61,9 +61,10 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
         First::A(ReadEnd::Stopping) => outbound.run(Until::Drained).await.err(),
     };
     outbox.abandon();
-    match broken {
-        Some(reason) => tracing::warn!(%peer, reason, "connection closed"),
-        None => tracing::debug!(%peer, "connection closed"),
+    if let Some(reason) = broken {
+        tracing::warn!(%peer, reason, "connection closed");
+    } else {
+        tracing::debug!(%peer, "connection closed");
     }
 }
 

@@ -1,5 +1,6 @@
 //! A small blocking client that speaks in frames, for tests of the broker from outside.
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -123,13 +124,7 @@ impl Client {
     }
 
     pub(crate) fn list_offset(&mut self, topic: &str, timestamp: i64) -> i64 {
-        let partition = ListOffsetsPartition { timestamp, ..ListOffsetsPartition::default() };
-        let request = ListOffsetsRequest {
-            replica_id: -1,
-            topics: vec![ListOffsetsTopic { name: topic, partitions: vec![partition] }],
-            ..ListOffsetsRequest::default()
-        };
-        let answer = self.call(7, &request);
+        let answer = self.call(7, &list_offsets_request(topic, timestamp));
         let response = answer.decode::<ListOffsetsResponse<'_>>();
         let partition = &response.topics[0].partitions[0];
         assert_eq!(partition.error_code, ErrorCode::NONE);
@@ -189,6 +184,15 @@ pub(crate) fn fetch_request(
     }
 }
 
+pub(crate) fn list_offsets_request(topic: &str, timestamp: i64) -> ListOffsetsRequest<'_> {
+    let partition = ListOffsetsPartition { timestamp, ..ListOffsetsPartition::default() };
+    ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic { name: topic, partitions: vec![partition] }],
+        ..ListOffsetsRequest::default()
+    }
+}
+
 /// The values in the first partition of an answer.
 pub(crate) fn values(response: &FetchResponse<'_>) -> Vec<String> {
     let partition = &response.responses[0].partitions[0];
@@ -200,7 +204,7 @@ pub(crate) fn values(response: &FetchResponse<'_>) -> Vec<String> {
         batch.verify_crc().expect("unharmed batches");
         let bytes = bytes::Bytes::copy_from_slice(batch.bytes);
         let decoded = DecodedBatch::decode(&bytes, 16 << 20).expect("a readable batch");
-        for record in decoded.iter() {
+        for record in &decoded {
             let record = record.expect("a readable record");
             let value = record.value.expect("a value").to_vec();
             values.push(String::from_utf8(value).expect("text"));
