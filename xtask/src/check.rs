@@ -30,6 +30,6 @@ fn lints(workspace: &Workspace) -> Done {
 }
 
 fn docs(workspace: &Workspace) -> Done {
-    let doc = workspace.cargo("doc").args(["--workspace", "--no-deps", "--document-private-items"]);
+    let doc = workspace.cargo("doc").args(["--workspace", "--no-deps"]);
     doc.env("RUSTDOCFLAGS", "-D warnings").check().map(|_| ())
 }
