@@ -17,6 +17,7 @@
 //! Clients bring their own thread; futures of theirs run under any executor.
 
 mod config;
+mod consumer;
 mod driver;
 mod error;
 mod producer;
@@ -24,5 +25,8 @@ mod record;
 mod state;
 
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
+pub use consumer::{
+    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, RecordView,
+};
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use record::{Delivery, Header, Record, TopicPartition};

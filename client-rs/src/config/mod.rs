@@ -1,5 +1,6 @@
 //! Options: one table of names, types, defaults and texts, and the values a program has set.
 
+mod consumer;
 mod duration;
 mod options;
 mod resolved;
@@ -10,5 +11,6 @@ mod tests;
 pub use options::Options;
 pub use table::{OPTIONS, OptionRow, OptionScope, OptionType};
 
+pub(crate) use consumer::{ConsumerConfig, Reset};
 pub(crate) use options::Address;
 pub(crate) use resolved::{CommonConfig, ProducerConfig};

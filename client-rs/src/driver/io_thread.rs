@@ -19,6 +19,7 @@ use crate::state::guard::lock;
 use crate::state::machine::Machine;
 use crate::state::wake::Wake;
 
+const THREAD_NAME: &str = "ottla-io";
 const STACK_BYTES: usize = 512 * 1024;
 /// A thread for long work ends after so long without any.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
@@ -95,6 +96,11 @@ where
     Ok(handle)
 }
 
+/// Whether the caller runs on the clients' own thread, where nothing may wait.
+pub(crate) fn on_io_thread() -> bool {
+    thread::current().name() == Some(THREAD_NAME)
+}
+
 /// A number that no other client of any process begins with.
 pub(crate) fn seed() -> Result<u64, Error> {
     getrandom::u64().map_err(|error| {
@@ -160,7 +166,7 @@ fn spawn() -> Result<Running, Error> {
     let inbox = Arc::<Inbox>::default();
     let own = Arc::clone(&inbox);
     let thread = thread::Builder::new()
-        .name("ottla-io".to_owned())
+        .name(THREAD_NAME.to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || serve(runtime, &own))
         .map_err(fault)?;

@@ -12,4 +12,4 @@ mod io_thread;
 mod transport;
 mod wire;
 
-pub(crate) use io_thread::{ClientHandle, start};
+pub(crate) use io_thread::{ClientHandle, on_io_thread, start};

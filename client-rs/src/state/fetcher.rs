@@ -149,7 +149,10 @@ enum Place {
     /// Not known: the committed offset is being looked up, or the application must say.
     Unknown,
     /// To be asked of the leader.
-    Seeking { start: Start, asked: Option<Token> },
+    Seeking {
+        start: Start,
+        asked: Option<Token>,
+    },
     At(i64),
 }
 
@@ -243,6 +246,25 @@ impl Fetcher {
         }
     }
 
+    /// Begins at that offset, unless the partition was moved meanwhile.
+    pub(crate) fn place(&mut self, partition: &TopicPartition, position: u64, offset: i64) {
+        if self.is_unplaced(partition, position) {
+            self.jump(partition, position, Place::At(offset));
+        }
+    }
+
+    /// Begins where the leader finds `start`, unless the partition was moved meanwhile.
+    pub(crate) fn place_start(&mut self, partition: &TopicPartition, position: u64, start: Start) {
+        if self.is_unplaced(partition, position) {
+            self.jump(partition, position, Place::Seeking { start, asked: None });
+        }
+    }
+
+    fn is_unplaced(&self, partition: &TopicPartition, position: u64) -> bool {
+        let part = self.parts.get(partition);
+        part.is_some_and(|part| part.position == position && part.place == Place::Unknown)
+    }
+
     /// Reads on from that offset; what was fetched for another position is of no use any more.
     pub(crate) fn seek(&mut self, partition: &TopicPartition, position: u64, offset: i64) {
         self.jump(partition, position, Place::At(offset));
@@ -251,11 +273,6 @@ impl Fetcher {
     /// Reads on from where the leader finds `start`.
     pub(crate) fn seek_start(&mut self, partition: &TopicPartition, position: u64, start: Start) {
         self.jump(partition, position, Place::Seeking { start, asked: None });
-    }
-
-    /// Reads no more of it until the application names an offset.
-    pub(crate) fn hold(&mut self, partition: &TopicPartition, position: u64) {
-        self.jump(partition, position, Place::Unknown);
     }
 
     fn jump(&mut self, partition: &TopicPartition, position: u64, place: Place) {
@@ -294,6 +311,11 @@ impl Fetcher {
         (self.config.budget / self.parts.len().max(1) / 2).max(1)
     }
 
+    /// Most bytes to ask for at a time, so that all partitions together stay within the budget.
+    fn part_bytes_max(&self) -> usize {
+        self.config.partition_bytes.min(self.refill_below())
+    }
+
     /// Whether a fetch is on its way.
     pub(crate) fn is_fetching(&self) -> bool {
         !self.in_flight.is_empty()
@@ -312,6 +334,7 @@ impl Fetcher {
         }
         let (broker, lane) = self.choose(leaders, now)?;
         let refill_below = self.refill_below();
+        let max_bytes = self.part_bytes_max();
         let mut parts = Vec::new();
         let token = tokens.next();
         for index in 0..self.order.len() {
@@ -331,18 +354,18 @@ impl Fetcher {
             }
             part.asked = Some(token);
             part.retry_at = None;
-            let max_bytes = self.config.partition_bytes;
             parts.push(FetchPart { partition: partition.clone(), leader, offset, max_bytes });
         }
         self.first = self.first.wrapping_add(1) % self.order.len().max(1);
-        let wish = self.config.partition_bytes.saturating_mul(parts.len());
+        let wish = max_bytes.saturating_mul(parts.len());
         let reserved = wish.min(self.config.max_bytes).min(room);
         self.reserved += reserved;
         let positions = |part: &FetchPart| {
             let position = self.parts.get(&part.partition).map_or(0, |known| known.position);
             (part.partition.clone(), position, part.offset)
         };
-        let sent = InFlight { broker, lane, reserved, parts: parts.iter().map(positions).collect() };
+        let sent =
+            InFlight { broker, lane, reserved, parts: parts.iter().map(positions).collect() };
         self.in_flight.insert(token, sent);
         let lanes = self.lanes.entry(broker).or_default();
         lanes.retry_at = None;

@@ -239,12 +239,26 @@ impl Membership {
         }
     }
 
-    /// The application asks for records, or stopped waiting for them.
-    pub(crate) fn handle_app(&mut self, app: App, now: Instant) {
+    /// What the application is doing now.
+    pub(crate) const fn handle_app(&mut self, app: App) {
         self.app = app;
+    }
+
+    /// The application asks for records, and so wants to be a member again if it left.
+    pub(crate) fn handle_poll(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Parked) {
             self.stage = Stage::Unjoined { retry_at: now + self.parked_wait() };
         }
+    }
+
+    /// Whether the member left since the application stopped asking.
+    pub(crate) const fn is_parked(&self) -> bool {
+        matches!(self.stage, Stage::Parked)
+    }
+
+    /// Whether the partition counts of the group's topics are waited for.
+    pub(crate) const fn is_leading(&self) -> bool {
+        matches!(self.stage, Stage::Leading { .. })
     }
 
     /// The commit of `generation` was refused since the member is no longer known by it.
@@ -409,7 +423,9 @@ impl Membership {
     fn begin_release(&mut self, then: Then, now: Instant) {
         if let Stage::Stable { release, .. } = &mut self.stage {
             match release {
-                Some(Release { then: Then::Rejoin, until }) => *release = Some(Release { until: *until, then }),
+                Some(Release { then: Then::Rejoin, until }) => {
+                    *release = Some(Release { until: *until, then })
+                }
                 Some(_) => return,
                 None => *release = Some(Release { until: now + self.config.poll_interval, then }),
             }

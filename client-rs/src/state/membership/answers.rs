@@ -170,7 +170,7 @@ impl Membership {
         };
         self.left(then, now);
         if matches!(self.stage, Stage::Parked) && self.app == App::Waiting {
-            self.handle_app(App::Waiting, now);
+            self.handle_poll(now);
         }
     }
 

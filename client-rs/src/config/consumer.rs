@@ -1,0 +1,118 @@
+//! A consumer's options, typed and checked against each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::duration::iso8601_millis;
+use super::options::Options;
+use super::resolved::{CommonConfig, note_foreign};
+use super::table::OptionScope;
+use crate::error::{Error, ErrorKind};
+
+/// Where to begin without a committed offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reset {
+    /// Behind the last record.
+    Latest,
+    /// At the first record.
+    Earliest,
+    /// So many milliseconds before now (KIP-1106).
+    Before(i64),
+    /// Nowhere: the application must say.
+    None,
+}
+
+/// What a consumer needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct ConsumerConfig {
+    /// What every client needs to know.
+    pub(crate) common: CommonConfig,
+    /// `group.id`; an empty one is none.
+    pub(crate) group: Option<Arc<str>>,
+    /// `group.instance.id`.
+    pub(crate) instance_id: Option<Arc<str>>,
+    /// `auto.offset.reset`.
+    pub(crate) reset: Reset,
+    /// `enable.auto.commit`.
+    pub(crate) auto_commit: bool,
+    /// `auto.commit.interval.ms`.
+    pub(crate) auto_commit_interval: Duration,
+    /// `session.timeout.ms`.
+    pub(crate) session_timeout: Duration,
+    /// `heartbeat.interval.ms`.
+    pub(crate) heartbeat_interval: Duration,
+    /// `max.poll.interval.ms`.
+    pub(crate) poll_interval: Duration,
+    /// `max.poll.records`.
+    pub(crate) poll_records: usize,
+    /// `fetch.min.bytes`.
+    pub(crate) fetch_bytes_min: i32,
+    /// `fetch.max.bytes`.
+    pub(crate) fetch_bytes_max: usize,
+    /// `max.partition.fetch.bytes`.
+    pub(crate) partition_bytes_max: usize,
+    /// `fetch.max.wait.ms`.
+    pub(crate) fetch_wait_max: Duration,
+    /// `fetch.buffer.memory`.
+    pub(crate) memory_bytes: usize,
+    /// `isolation.level`.
+    pub(crate) read_committed: bool,
+    /// `check.crcs`.
+    pub(crate) check_crcs: bool,
+    /// `default.api.timeout.ms`.
+    pub(crate) api_timeout: Duration,
+}
+
+impl ConsumerConfig {
+    /// From the options; those that are only for producers are passed over with a log line.
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        note_foreign(options, OptionScope::Producer);
+        let config = Self {
+            common: CommonConfig::new(options, false)?,
+            group: text_if_any(options, "group.id"),
+            instance_id: text_if_any(options, "group.instance.id"),
+            reset: reset(options.text("auto.offset.reset")?)?,
+            auto_commit: options.bool("enable.auto.commit")?,
+            auto_commit_interval: options.duration("auto.commit.interval.ms")?,
+            session_timeout: options.duration("session.timeout.ms")?,
+            heartbeat_interval: options.duration("heartbeat.interval.ms")?,
+            poll_interval: options.duration("max.poll.interval.ms")?,
+            poll_records: options.number_if_set("max.poll.records")?.unwrap_or(usize::MAX),
+            fetch_bytes_min: options.number("fetch.min.bytes")?,
+            fetch_bytes_max: options.number("fetch.max.bytes")?,
+            partition_bytes_max: options.number("max.partition.fetch.bytes")?,
+            fetch_wait_max: options.duration("fetch.max.wait.ms")?,
+            memory_bytes: options.number("fetch.buffer.memory")?,
+            read_committed: options.text("isolation.level")? == "read_committed",
+            check_crcs: options.bool("check.crcs")?,
+            api_timeout: options.duration("default.api.timeout.ms")?,
+        };
+        if config.heartbeat_interval >= config.session_timeout {
+            let text = format!(
+                "`heartbeat.interval.ms` is {}, but must be below `session.timeout.ms`, {}",
+                config.heartbeat_interval.as_millis(),
+                config.session_timeout.as_millis()
+            );
+            return Err(Error::new(ErrorKind::InvalidOption, text));
+        }
+        Ok(config)
+    }
+}
+
+fn text_if_any(options: &Options, name: &str) -> Option<Arc<str>> {
+    options.get(name).filter(|text| !text.is_empty()).map(Arc::from)
+}
+
+fn reset(text: &str) -> Result<Reset, Error> {
+    let before = |rest| iso8601_millis(rest).map(Reset::Before);
+    let found = match text {
+        "earliest" => Some(Reset::Earliest),
+        "latest" => Some(Reset::Latest),
+        "none" => Some(Reset::None),
+        other => other.strip_prefix("by_duration:").and_then(before),
+    };
+    found.ok_or_else(|| {
+        let text = format!("`auto.offset.reset` does not take `{text}`");
+        Error::new(ErrorKind::InvalidOption, text)
+    })
+}

@@ -1,0 +1,343 @@
+//! Records as a consumer gives them: a batch of one partition, its records decoded when touched.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_protocol::record::{DecodedBatch, Headers, IndexedBatch, RecordView};
+
+use crate::error::{Error, ErrorKind};
+use crate::record::TopicPartition;
+use crate::state::commits::Mark;
+use crate::state::fetcher::Fetched;
+
+/// Most bytes that one compressed batch may grow to: what Kafka's brokers accept in a request.
+const BATCH_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// Records of one partition that came in one fetch, in the order of their offsets.
+///
+/// Cheap to clone. It may be kept, and read from any thread, for as long as one likes, also after
+/// its consumer is gone; it keeps the memory of its fetch alive.
+#[derive(Clone)]
+pub struct Batch {
+    pub(super) shared: Arc<Shared>,
+    from: usize,
+    to: usize,
+}
+
+/// What all clones and records of a batch share.
+pub(super) struct Shared {
+    pub(super) partition: TopicPartition,
+    pub(super) lease: u64,
+    pub(super) position: u64,
+    chunks: Vec<Chunk>,
+    len: usize,
+    /// Where to read on behind all of it.
+    next: i64,
+    high_watermark: i64,
+}
+
+/// One record batch as it stood in the log.
+struct Chunk {
+    /// Number of records before it, among those to be shown.
+    first: usize,
+    /// Records at its front that lie before the offset that was asked for.
+    skipped: usize,
+    records: IndexedBatch,
+}
+
+impl Shared {
+    /// Checks and indexes what was fetched. The error names topic, partition and offset.
+    pub(super) fn decode(fetched: &Fetched, lease: u64) -> Result<Self, Error> {
+        let mut chunks = Vec::with_capacity(fetched.batches.len());
+        let mut len = 0;
+        for bytes in &fetched.batches {
+            let records = decode_one(bytes).map_err(|fault| {
+                let offset = offset_of(bytes).max(fetched.start);
+                corrupt(&fetched.partition, offset, fault)
+            })?;
+            let skipped = records.position_of(fetched.start);
+            if records.len() > skipped {
+                let shown = records.len() - skipped;
+                chunks.push(Chunk { first: len, skipped, records });
+                len += shown;
+            }
+        }
+        Ok(Self {
+            partition: fetched.partition.clone(),
+            lease,
+            position: fetched.position,
+            chunks,
+            len,
+            next: fetched.next,
+            high_watermark: fetched.high_watermark,
+        })
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The chunk of a record, and the record's place in it.
+    fn place(&self, index: usize) -> Option<(&Chunk, usize)> {
+        let after = self.chunks.partition_point(|chunk| chunk.first <= index);
+        let chunk = self.chunks.get(after.checked_sub(1)?)?;
+        Some((chunk, index - chunk.first + chunk.skipped))
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<RecordView<'_>> {
+        let (chunk, place) = self.place(index)?;
+        chunk.records.get(place)
+    }
+
+    fn leader_epoch(&self, index: usize) -> i32 {
+        self.place(index).map_or(-1, |(chunk, _)| chunk.records.header().partition_leader_epoch)
+    }
+
+    /// Where reading stands when all records before `index` are finished.
+    pub(super) fn mark(&self, index: usize) -> Mark {
+        let last = index.checked_sub(1);
+        let offset = match last.and_then(|last| self.get(last)) {
+            // Behind the last record lies what is never shown: control batches, compacted gaps.
+            _ if index >= self.len => self.next,
+            Some(record) => record.offset.saturating_add(1),
+            None => self.get(index).map_or(self.next, |record| record.offset),
+        };
+        let leader_epoch = last.map_or(-1, |last| self.leader_epoch(last));
+        Mark { lease: self.lease, jump: self.position, offset, leader_epoch, by_hand: false }
+    }
+
+    /// The offset of the record at `index`, or where to read on behind all of them.
+    pub(super) fn offset_at(&self, index: usize) -> i64 {
+        self.get(index).map_or(self.next, |record| record.offset)
+    }
+}
+
+fn decode_one(bytes: &Bytes) -> Result<IndexedBatch, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(DecodedBatch::decode(bytes, BATCH_BYTES_MAX)?.index()?)
+}
+
+fn offset_of(bytes: &Bytes) -> i64 {
+    bytes.first_chunk::<8>().map_or(0, |field| i64::from_be_bytes(*field))
+}
+
+/// The error of a batch that cannot be read.
+pub(super) fn corrupt(
+    partition: &TopicPartition,
+    offset: i64,
+    fault: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Error {
+    let fault: Box<dyn std::error::Error + Send + Sync> = fault.into();
+    let text = format!("the batch at offset {offset} of {partition} is corrupt: {fault}");
+    Error::new(ErrorKind::CorruptBatch, text)
+        .with_topic(&partition.topic)
+        .with_partition(partition.partition)
+        .with_hint("seek past it to go on without its records")
+}
+
+impl Batch {
+    pub(super) const fn new(shared: Arc<Shared>, from: usize, to: usize) -> Self {
+        Self { shared, from, to }
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &str {
+        &self.shared.partition.topic
+    }
+
+    /// Its partition.
+    pub fn partition(&self) -> i32 {
+        self.shared.partition.partition
+    }
+
+    /// Topic and partition.
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.shared.partition
+    }
+
+    /// How many records it has: one at least.
+    #[allow(clippy::len_without_is_empty, reason = "a batch without records is never given out")]
+    pub const fn len(&self) -> usize {
+        self.to - self.from
+    }
+
+    /// The record at `index`, borrowed; `None` past the end.
+    pub fn get(&self, index: usize) -> Option<RecordView<'_>> {
+        let index = self.from.checked_add(index).filter(|&index| index < self.to)?;
+        self.shared.get(index)
+    }
+
+    /// All records in order, borrowed.
+    pub fn records(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
+        Records { batch: self, range: self.from..self.to }
+    }
+
+    /// The record at `index` as one that can be kept by itself; `None` past the end.
+    pub fn record(&self, index: usize) -> Option<ConsumerRecord> {
+        let index = self.from.checked_add(index).filter(|&index| index < self.to)?;
+        Some(ConsumerRecord { shared: Arc::clone(&self.shared), index })
+    }
+
+    /// Offset of the first record.
+    pub fn base_offset(&self) -> i64 {
+        self.shared.get(self.from).map_or(-1, |record| record.offset)
+    }
+
+    /// Offset of the last record.
+    pub fn last_offset(&self) -> i64 {
+        self.to.checked_sub(1).and_then(|last| self.shared.get(last)).map_or(-1, |last| last.offset)
+    }
+
+    /// The offset that committing this batch commits: where to read on behind it.
+    pub fn next_offset(&self) -> i64 {
+        self.shared.mark(self.to).offset
+    }
+
+    /// The partition's high watermark when it was fetched: the end of what could be read then.
+    pub fn high_watermark(&self) -> i64 {
+        self.shared.high_watermark
+    }
+
+    /// Epoch of the leader that took the last record; −1 if unknown.
+    pub fn leader_epoch(&self) -> i32 {
+        self.to.checked_sub(1).map_or(-1, |last| self.shared.leader_epoch(last))
+    }
+
+    /// Bytes of keys, values and headers with what surrounds them, decompressed.
+    pub fn bytes(&self) -> usize {
+        let (mut sum, mut index) = (0, self.from);
+        while let Some((chunk, place)) = self.shared.place(index).filter(|_| index < self.to) {
+            let shown = chunk.records.len() - place;
+            let wanted = shown.min(self.to - index);
+            let whole = chunk.records.body().len();
+            sum += if wanted == chunk.records.len() {
+                whole
+            } else {
+                whole.saturating_mul(wanted) / chunk.records.len().max(1)
+            };
+            index += wanted;
+        }
+        sum
+    }
+
+    /// Up to which record it reaches, in its fetch.
+    pub(super) fn mark(&self) -> Mark {
+        self.shared.mark(self.to)
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("partition", &format_args!("{}", self.shared.partition))
+            .field("offsets", &(self.base_offset()..=self.last_offset()))
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+struct Records<'a> {
+    batch: &'a Batch,
+    range: std::ops::Range<usize>,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = RecordView<'a>;
+
+    fn next(&mut self) -> Option<RecordView<'a>> {
+        self.batch.shared.get(self.range.next()?)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.range.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Records<'_> {}
+
+/// One record, with all that belongs to it.
+///
+/// Cheap to clone; it keeps the memory of the fetch it came in alive.
+#[derive(Clone)]
+pub struct ConsumerRecord {
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: usize,
+}
+
+impl ConsumerRecord {
+    /// All its parts, borrowed.
+    pub fn view(&self) -> RecordView<'_> {
+        // The index was in range when the record was made, and nothing changes a batch.
+        self.shared.get(self.index).unwrap_or(RecordView {
+            offset: -1,
+            timestamp: -1,
+            key: None,
+            value: None,
+            headers: Headers::default(),
+        })
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &str {
+        &self.shared.partition.topic
+    }
+
+    /// Its partition.
+    pub fn partition(&self) -> i32 {
+        self.shared.partition.partition
+    }
+
+    /// Topic and partition.
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.shared.partition
+    }
+
+    /// Its offset in the partition.
+    pub fn offset(&self) -> i64 {
+        self.view().offset
+    }
+
+    /// Its time in ms since the epoch: the producer's, or the broker's if the topic is set so.
+    pub fn timestamp(&self) -> i64 {
+        self.view().timestamp
+    }
+
+    /// The key; `None` is null, which differs from empty.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.view().key
+    }
+
+    /// The value; `None` is null, a tombstone where the topic is compacted.
+    pub fn value(&self) -> Option<&[u8]> {
+        self.view().value
+    }
+
+    /// The headers, in order; a key may come more than once, a value may be null.
+    pub fn headers(&self) -> Headers<'_> {
+        self.view().headers
+    }
+
+    /// Epoch of the leader that took it; −1 if unknown.
+    pub fn leader_epoch(&self) -> i32 {
+        self.shared.leader_epoch(self.index)
+    }
+
+    /// Reading stands here when this record is finished.
+    pub(super) fn mark(&self) -> Mark {
+        self.shared.mark(self.index + 1)
+    }
+}
+
+impl fmt::Debug for ConsumerRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.view();
+        f.debug_struct("ConsumerRecord")
+            .field("partition", &format_args!("{}", self.shared.partition))
+            .field("offset", &view.offset)
+            .field("timestamp", &view.timestamp)
+            .field("key", &view.key)
+            .field("value", &view.value)
+            .field("headers", &view.headers.len())
+            .finish()
+    }
+}

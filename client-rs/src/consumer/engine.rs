@@ -1,0 +1,391 @@
+//! The consumer's machine: membership, positions, fetches and commits, brought together.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::face::{Command, CommittedOffsets, Drained, Face, Marks};
+use super::promise::Promise;
+use super::wire::GroupNames;
+use crate::config::ConsumerConfig;
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::backoff::{Backoff, Random};
+use crate::state::commits::{CommitEvent, CommitId, Commits};
+use crate::state::coordinator::{Coordinator, CoordinatorAnswer, Found};
+use crate::state::fetcher::{FetchConfig, FetchEvent, Fetcher};
+use crate::state::lookups::{LookupEvent, LookupId, Lookups};
+use crate::state::machine::{Context, Machine, Next, Reply};
+use crate::state::membership::{App, MemberConfig, Membership};
+use crate::state::pace::{Pace, soonest};
+use crate::state::token::{Token, Tokens};
+
+mod faults;
+mod group;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+pub(super) use faults::fenced;
+use group::{Closing, Release};
+use requests::Asked;
+
+/// Longest that a failed lookup of committed offsets waits before it is tried again.
+const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+/// How long nothing must have been got before a call whose time is over says why.
+const OBSTACLE_PATIENCE: Duration = Duration::from_secs(1);
+/// The same before those are told who wait without an end.
+const OBSTACLE_ALARM: Duration = Duration::from_secs(10);
+
+/// What keeps the consumer from any partition, and since when.
+#[derive(Debug)]
+struct Obstacle {
+    since: Instant,
+    shown: bool,
+    alarmed: bool,
+}
+
+/// The machine behind a consumer.
+pub(super) struct Engine {
+    config: ConsumerConfig,
+    names: GroupNames,
+    face: Arc<Face>,
+    tokens: Tokens,
+    coordinator: Coordinator,
+    membership: Membership,
+    commits: Commits,
+    lookups: Lookups,
+    fetcher: Fetcher,
+    asked: HashMap<u64, Asked>,
+    ids: u64,
+    promises: HashMap<CommitId, Arc<Promise<()>>>,
+    found: HashMap<LookupId, Arc<Promise<CommittedOffsets>>>,
+    /// Assigned partitions whose committed offsets are being looked up, with their positions.
+    placing: HashMap<LookupId, Vec<(TopicPartition, u64)>>,
+    topics: Vec<Arc<str>>,
+    pinned: BTreeSet<Arc<str>>,
+    /// Partitions of each topic when it was first heard of; later ones begin at their beginning.
+    first_counts: HashMap<Arc<str>, i32>,
+    release: Option<Release>,
+    /// The application will not ask again soon: a release does not wait for it.
+    impatient: bool,
+    closing: Option<Closing>,
+    closed: Arc<Promise<()>>,
+    auto_commit_at: Option<Instant>,
+    polls_seen: u64,
+    was_waiting: bool,
+    cluster_seen: u64,
+    obstacle: Option<Obstacle>,
+}
+
+impl Engine {
+    /// A machine for this face; `closed` is resolved when it has ended.
+    pub(super) fn new(
+        config: ConsumerConfig,
+        group: Arc<str>,
+        face: Arc<Face>,
+        closed: Arc<Promise<()>>,
+        random: &mut Random,
+        now: Instant,
+    ) -> Self {
+        let backoff = Backoff::new(config.common.retry_backoff);
+        let mut pace = || Pace::new(backoff, random.number());
+        let member = MemberConfig {
+            instance_id: config.instance_id.clone(),
+            heartbeat_interval: config.heartbeat_interval,
+            poll_interval: config.poll_interval,
+        };
+        let fetch = FetchConfig {
+            min_bytes: config.fetch_bytes_min,
+            max_bytes: config.fetch_bytes_max,
+            partition_bytes: config.partition_bytes_max,
+            max_wait: config.fetch_wait_max,
+            budget: config.memory_bytes,
+            check_crcs: config.check_crcs,
+            read_committed: config.read_committed,
+        };
+        Self {
+            names: GroupNames { group, instance_id: config.instance_id.clone() },
+            face,
+            tokens: Tokens::default(),
+            coordinator: Coordinator::new(pace(), now),
+            membership: Membership::new(member, pace(), now),
+            commits: Commits::new(pace()),
+            lookups: Lookups::new(pace()),
+            fetcher: Fetcher::new(fetch, pace()),
+            config,
+            asked: HashMap::new(),
+            ids: 0,
+            promises: HashMap::new(),
+            found: HashMap::new(),
+            placing: HashMap::new(),
+            topics: Vec::new(),
+            pinned: BTreeSet::new(),
+            first_counts: HashMap::new(),
+            release: None,
+            impatient: false,
+            closing: None,
+            closed,
+            auto_commit_at: None,
+            polls_seen: 0,
+            was_waiting: false,
+            cluster_seen: 0,
+            obstacle: None,
+        }
+    }
+
+    const fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// What the application did since the last turn.
+    fn see_app(&mut self, drained: &Drained, now: Instant) {
+        let polled = drained.polls != self.polls_seen;
+        if drained.waiting {
+            self.membership.handle_app(App::Waiting);
+        } else if polled || self.was_waiting {
+            self.membership.handle_app(App::Busy { since: now });
+        }
+        if polled {
+            self.polls_seen = drained.polls;
+            self.membership.handle_poll(now);
+        }
+        self.was_waiting = drained.waiting;
+    }
+
+    fn handle_command(&mut self, command: Command, cx: &mut Context<'_>) {
+        match command {
+            Command::Subscribe(topics) if self.closing.is_none() => self.subscribe(topics, cx),
+            Command::Subscribe(_) => {}
+            Command::Seek { partition, position, offset } => {
+                self.fetcher.seek(&partition, position, offset);
+            }
+            Command::SetPaused { partition, paused } => {
+                self.fetcher.set_paused(&partition, paused);
+            }
+            Command::Commit { marks, deadline, promise } => {
+                self.handle_commit(marks, deadline, promise);
+            }
+            Command::Lookup { partitions, deadline, promise } => {
+                let id = self.id();
+                self.found.insert(id, promise);
+                self.lookups.push(id, partitions, Some(deadline), cx.now);
+            }
+            Command::Close { deadline } => self.begin_close(deadline, cx.now),
+        }
+    }
+
+    fn handle_commit(
+        &mut self,
+        marks: Marks,
+        deadline: Instant,
+        promise: Option<Arc<Promise<()>>>,
+    ) {
+        match promise {
+            Some(promise) => {
+                let id = self.id();
+                self.promises.insert(id, promise);
+                self.commits.push_heard(id, marks, deadline);
+            }
+            None => self.commits.push(marks),
+        }
+    }
+
+    /// Passes on what the machines have to say to each other and to the face, until they are quiet.
+    fn settle(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if let Some(event) = self.membership.poll_event() {
+                self.handle_member(event, cx);
+            } else if let Some(event) = self.commits.poll_event() {
+                self.handle_committed(event, cx.now);
+            } else if let Some(event) = self.lookups.poll_event() {
+                self.handle_looked_up(event, cx);
+            } else if let Some(event) = self.fetcher.poll_event() {
+                self.handle_fetcher(event, cx);
+            } else if !self.advance_release(cx.now) {
+                break;
+            }
+        }
+    }
+
+    fn coordinator_found(
+        &mut self,
+        token: Token,
+        answer: Result<CoordinatorAnswer, Error>,
+        now: Instant,
+    ) {
+        if let Found::Refused(code) = self.coordinator.handle_answer(token, answer, now) {
+            let error = faults::refused(code, "FindCoordinator", &self.names.group);
+            self.face.push_error(error);
+        }
+    }
+
+    fn handle_committed(&mut self, event: CommitEvent, now: Instant) {
+        match event {
+            CommitEvent::Done(id, result) => {
+                if let Some(promise) = self.promises.remove(&id) {
+                    promise.resolve(result.map_err(faults::commit));
+                }
+            }
+            CommitEvent::Unheard(code, partition) => {
+                tracing::warn!(%code, %partition, "offset could not be committed");
+                if let Some(closing) = &mut self.closing {
+                    let fault = faults::commit_refused(code, &partition);
+                    closing.fault.get_or_insert(fault);
+                }
+            }
+            CommitEvent::CoordinatorLost => self.coordinator.handle_lost(now),
+            CommitEvent::CoordinatorAlive => self.coordinator.handle_alive(),
+            CommitEvent::Fenced(code, generation) => {
+                self.membership.handle_fenced(code, generation, now);
+            }
+            CommitEvent::Rebalance(generation) => {
+                self.membership.handle_rebalance(generation, now);
+            }
+        }
+    }
+
+    fn handle_looked_up(&mut self, event: LookupEvent, cx: &mut Context<'_>) {
+        match event {
+            LookupEvent::Done(id, result) => match self.placing.remove(&id) {
+                Some(parts) => self.place(parts, result, cx),
+                None => {
+                    if let Some(promise) = self.found.remove(&id) {
+                        promise.resolve(result.map_err(faults::lookup));
+                    }
+                }
+            },
+            LookupEvent::CoordinatorLost => self.coordinator.handle_lost(cx.now),
+            LookupEvent::CoordinatorAlive => self.coordinator.handle_alive(),
+        }
+    }
+
+    fn handle_fetcher(&mut self, event: FetchEvent, cx: &mut Context<'_>) {
+        match event {
+            FetchEvent::Data(fetched) => self.face.deliver(fetched),
+            FetchEvent::Fault { partition, position, fault } => {
+                let error = faults::fetch(&partition, fault);
+                self.face.fault(&partition, position, error);
+            }
+            FetchEvent::OutOfRange { partition, position, offset } => {
+                self.reset_out_of_range(&partition, position, offset, cx.now_ms);
+            }
+            FetchEvent::Started { partition, position, offset } => {
+                self.face.begin_afresh(&partition, position, offset);
+            }
+            FetchEvent::Refresh(_) => cx.metadata.request_refresh(cx.now),
+        }
+    }
+
+    fn handle_timeouts(&mut self, now: Instant) {
+        self.membership.handle_timeout(now);
+        self.commits.handle_timeout(now);
+        self.lookups.handle_timeout(now);
+        if self.auto_commit_at.is_some_and(|at| at <= now) {
+            self.auto_commit_at = Some(now + self.config.auto_commit_interval.max(AUTO_COMMIT_MIN));
+            if self.release.is_none() {
+                let finished = self.face.finished();
+                self.commits.push(finished);
+            }
+        }
+    }
+
+    /// Tells what stands in the way, once it has for a while.
+    fn see_obstacle(&mut self, cx: &Context<'_>) {
+        let found = if self.topics.is_empty() || !self.face.is_empty() {
+            None
+        } else {
+            faults::obstacle(cx.metadata, &self.topics)
+        };
+        let Some(error) = found else {
+            if self.obstacle.take().is_some_and(|obstacle| obstacle.shown) {
+                self.face.set_obstacle(None);
+            }
+            return;
+        };
+        let obstacle =
+            self.obstacle.get_or_insert(Obstacle { since: cx.now, shown: false, alarmed: false });
+        let stood = cx.now.saturating_duration_since(obstacle.since);
+        if stood >= OBSTACLE_PATIENCE {
+            obstacle.shown = true;
+            self.face.set_obstacle(Some(error.clone()));
+        }
+        if stood >= OBSTACLE_ALARM && !obstacle.alarmed {
+            obstacle.alarmed = true;
+            self.face.push_error(error);
+        }
+    }
+
+    fn next(&self, now: Instant) -> Next {
+        let obstacle = self.obstacle.as_ref().map(|obstacle| {
+            let wait = if obstacle.shown { OBSTACLE_ALARM } else { OBSTACLE_PATIENCE };
+            obstacle.since + wait
+        });
+        let times = [
+            self.coordinator.poll_timeout(now).filter(|_| self.wants_coordinator()),
+            self.membership.poll_timeout(now),
+            self.commits.poll_timeout(now),
+            self.lookups.poll_timeout(now),
+            self.fetcher.poll_timeout(now),
+            self.auto_commit_at,
+            self.release.as_ref().and_then(Release::until),
+            self.closing.as_ref().map(|closing| closing.deadline),
+            obstacle,
+        ];
+        soonest(now, times).map_or(Next::Wait, Next::At)
+    }
+
+    fn wants_coordinator(&self) -> bool {
+        let commits = !self.commits.is_idle() && self.membership.identity().is_some();
+        self.membership.wants_coordinator() || commits || self.lookups.wants_coordinator()
+    }
+}
+
+/// An interval of zero commits as often as this, and not in a loop.
+const AUTO_COMMIT_MIN: Duration = Duration::from_millis(1);
+
+impl Machine for Engine {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
+        let mut drained = self.face.drain();
+        self.see_app(&drained, cx.now);
+        for (partition, position, bytes) in drained.consumed.drain(..) {
+            self.fetcher.consumed(&partition, position, bytes);
+        }
+        for command in drained.commands.drain(..) {
+            self.handle_command(command, cx);
+        }
+        self.handle_timeouts(cx.now);
+        self.see_metadata(cx);
+        self.settle(cx);
+        if self.membership.is_leading() {
+            // The answer to a join may be all that was missing.
+            self.see_metadata(cx);
+            self.settle(cx);
+        }
+        if self.advance_close(cx.now) {
+            return Next::Ended;
+        }
+        self.see_obstacle(cx);
+        self.ask(cx);
+        self.settle(cx);
+        if self.membership.is_parked() && self.face.attend() != self.polls_seen {
+            // It asked between the look above and this one.
+            self.membership.handle_poll(cx.now);
+            self.ask(cx);
+        }
+        self.next(cx.now)
+    }
+
+    fn handle_response(&mut self, token: u64, reply: Reply, cx: &mut Context<'_>) {
+        if let Some(asked) = self.asked.remove(&token) {
+            self.handle_reply(asked, reply, cx);
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.face.end(error.clone());
+        self.end_promises(error);
+        self.closed.resolve(Err(error.clone()));
+    }
+}

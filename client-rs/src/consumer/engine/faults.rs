@@ -1,0 +1,94 @@
+//! The errors of a consumer: what the machines found, as the application is told.
+
+use std::sync::Arc;
+
+use ottla_protocol::ErrorCode;
+
+use crate::consumer::batch;
+use crate::error::{Error, ErrorKind};
+use crate::record::TopicPartition;
+use crate::state::commits::CommitFault;
+use crate::state::fetcher::FetchFault;
+use crate::state::lookups::LookupFault;
+use crate::state::metadata::Metadata;
+
+pub(in crate::consumer) fn commit(fault: CommitFault) -> Error {
+    match fault {
+        CommitFault::Lost(partitions) => fenced(&partitions),
+        CommitFault::Code(code, partition) => commit_refused(code, &partition),
+        CommitFault::TimedOut(cause) => timed_out("the commit", cause),
+    }
+}
+
+/// The error of a commit for partitions that are another member's.
+pub(in crate::consumer) fn fenced(partitions: &[TopicPartition]) -> Error {
+    let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+    let text = format!("not committed, since no longer this consumer's: {}", names.join(", "));
+    let error = Error::new(ErrorKind::CommitFenced, text)
+        .with_hint("the group gave them to another member, which reads from the last commit on");
+    match partitions.first() {
+        Some(first) => at(error, first),
+        None => error,
+    }
+}
+
+pub(super) fn commit_refused(code: ErrorCode, partition: &TopicPartition) -> Error {
+    at(Error::from_kafka(code, None), partition)
+}
+
+pub(super) fn lookup(fault: LookupFault) -> Error {
+    match fault {
+        LookupFault::Code(code, Some(partition)) => at(Error::from_kafka(code, None), &partition),
+        LookupFault::Code(code, None) => Error::from_kafka(code, None),
+        LookupFault::TimedOut(cause) => timed_out("looking committed offsets up", cause),
+    }
+}
+
+pub(super) fn fetch(partition: &TopicPartition, fault: FetchFault) -> Error {
+    match fault {
+        FetchFault::Corrupt { offset, cause } => batch::corrupt(partition, offset, cause),
+        FetchFault::Code(code) => at(Error::from_kafka(code, None), partition),
+    }
+}
+
+pub(super) fn no_offset(partition: &TopicPartition) -> Error {
+    let text = format!("the group has no committed offset for {partition}");
+    at(Error::new(ErrorKind::NoOffset, text), partition)
+        .with_hint("auto.offset.reset is none: seek to where it shall begin, or set it to earliest")
+}
+
+pub(super) fn out_of_range(partition: &TopicPartition, offset: i64) -> Error {
+    let text = format!("offset {offset} of {partition} is not in the log");
+    at(Error::new(ErrorKind::OffsetOutOfRange, text), partition)
+        .with_hint("auto.offset.reset is none: seek to where it shall go on")
+}
+
+pub(super) fn refused(code: ErrorCode, api: &'static str, group: &Arc<str>) -> Error {
+    let text = format!("group {group} refuses this consumer at {api}");
+    Error::new(crate::error::ErrorKind::from_kafka(code), text)
+        .with_source(Error::from_kafka(code, None))
+}
+
+/// Why no partition can be got now, if the metadata tell.
+pub(super) fn obstacle(metadata: &Metadata, topics: &[Arc<str>]) -> Option<Error> {
+    let cluster = metadata.cluster();
+    if cluster.brokers.is_empty() {
+        return metadata.last_error().cloned();
+    }
+    topics.iter().find_map(|topic| {
+        let code = cluster.topics.get(topic)?.error;
+        code.is_error().then(|| Error::from_kafka(code, None).with_topic(topic))
+    })
+}
+
+fn at(error: Error, partition: &TopicPartition) -> Error {
+    error.with_topic(&partition.topic).with_partition(partition.partition)
+}
+
+fn timed_out(what: &str, cause: Option<Error>) -> Error {
+    let error = Error::new(ErrorKind::Timeout, format!("{what} took too long"));
+    match cause {
+        Some(cause) => error.with_source(cause),
+        None => error,
+    }
+}

@@ -1,0 +1,353 @@
+//! Partitions that come and go: assignment, release before a rebalance, close.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Engine, LOOKUP_PAUSE, faults};
+use crate::config::Reset;
+use crate::error::{Error, ErrorKind};
+use crate::record::TopicPartition;
+use crate::state::cluster::Cluster;
+use crate::state::fetcher::Start;
+use crate::state::lookups::LookupResult;
+use crate::state::machine::Context;
+use crate::state::membership::MemberEvent;
+
+/// How far the partitions are given up.
+#[derive(Debug)]
+pub(super) enum Release {
+    /// What was given out last is not finished: until the application asks again.
+    Waiting,
+    /// The last commit is on its way; at this time it is no longer waited for.
+    Flushing { until: Instant },
+}
+
+impl Release {
+    pub(super) const fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Waiting => None,
+            Self::Flushing { until } => Some(*until),
+        }
+    }
+}
+
+/// A close under way.
+#[derive(Debug)]
+pub(super) struct Closing {
+    pub(super) deadline: Instant,
+    /// What could not be done.
+    pub(super) fault: Option<Error>,
+}
+
+impl Engine {
+    pub(super) fn subscribe(&mut self, topics: Vec<Arc<str>>, cx: &mut Context<'_>) {
+        self.first_counts.retain(|topic, _| topics.contains(topic));
+        self.cluster_seen = u64::MAX;
+        self.topics.clone_from(&topics);
+        self.membership.subscribe(topics, cx.now);
+        self.pin(cx);
+    }
+
+    /// Keeps the metadata of the topics that are read, or led, and of no others.
+    fn pin(&mut self, cx: &mut Context<'_>) {
+        let led = self.membership.led_topics().unwrap_or_default();
+        let wanted: BTreeSet<Arc<str>> = self.topics.iter().chain(led).cloned().collect();
+        for topic in wanted.difference(&self.pinned) {
+            cx.metadata.pin(topic, cx.now);
+        }
+        for topic in self.pinned.difference(&wanted) {
+            cx.metadata.unpin(topic);
+        }
+        self.pinned = wanted;
+    }
+
+    /// Tells the group's leader, if it is this member, how many partitions there are.
+    pub(super) fn see_metadata(&mut self, cx: &mut Context<'_>) {
+        let leading = self.membership.is_leading();
+        if leading {
+            self.pin(cx);
+        }
+        let version = cx.metadata.cluster().version;
+        if self.cluster_seen == version && !leading {
+            return;
+        }
+        self.cluster_seen = version;
+        self.note_counts(cx.metadata.cluster());
+        let Some(led) = self.membership.led_topics() else { return };
+        let cluster = cx.metadata.cluster();
+        if leading && led.iter().any(|topic| !cluster.topics.contains_key(topic)) {
+            // Not all have been answered yet.
+            return;
+        }
+        let count = |topic: &Arc<str>| {
+            let known = cluster.topic(topic)?;
+            Some((Arc::clone(topic), i32::try_from(known.partitions.len()).ok()?))
+        };
+        let counts: BTreeMap<Arc<str>, i32> = led.iter().filter_map(count).collect();
+        self.membership.handle_counts(&counts, cx.now);
+    }
+
+    /// Remembers how many partitions each topic had when it was first heard of: none, if it was
+    /// not there.
+    fn note_counts(&mut self, cluster: &Cluster) {
+        for topic in &self.topics {
+            if let Some(known) = cluster.topics.get(topic) {
+                let count = if known.error.is_none() { known.partitions.len() } else { 0 };
+                let count = i32::try_from(count).unwrap_or(i32::MAX);
+                self.first_counts.entry(Arc::clone(topic)).or_insert(count);
+            }
+        }
+    }
+
+    pub(super) fn handle_member(&mut self, event: MemberEvent, cx: &mut Context<'_>) {
+        match event {
+            MemberEvent::Assigned { generation, partitions, follows } => {
+                tracing::info!(group = %self.names.group, generation, ?partitions, "assigned");
+                self.assign(partitions, follows, cx);
+            }
+            MemberEvent::Release => {
+                self.face.hold_all();
+                self.release.get_or_insert(Release::Waiting);
+            }
+            MemberEvent::Lost => {
+                tracing::info!(group = %self.names.group, "partitions lost");
+                self.release = None;
+                self.impatient = false;
+                self.drop_parts(&self.face.partitions());
+            }
+            MemberEvent::PollMissed { after } => {
+                tracing::warn!(
+                    group = %self.names.group,
+                    after_ms = after.as_millis(),
+                    limit_ms = self.config.poll_interval.as_millis(),
+                    "the application did not poll within max.poll.interval.ms: leaving the group \
+                     until it does"
+                );
+                self.impatient = true;
+            }
+            MemberEvent::CoordinatorLost => self.coordinator.handle_lost(cx.now),
+            MemberEvent::CoordinatorAlive => self.coordinator.handle_alive(),
+            MemberEvent::Refused { code, api, for_good } => {
+                let error = faults::refused(code, api, &self.names.group);
+                tracing::warn!(%error, "the group refuses this member");
+                if for_good {
+                    self.face.end(error);
+                } else {
+                    self.face.push_error(error);
+                }
+            }
+        }
+    }
+
+    fn assign(&mut self, partitions: Vec<TopicPartition>, follows: bool, cx: &mut Context<'_>) {
+        self.release = None;
+        self.face.count_rebalance();
+        let wanted: BTreeSet<&TopicPartition> = partitions.iter().collect();
+        let before = self.face.partitions();
+        // Without an unbroken row of generations another member may have read in between.
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            before.into_iter().partition(|partition| follows && wanted.contains(partition));
+        self.drop_parts(&gone);
+        let fresh: Vec<TopicPartition> =
+            partitions.iter().filter(|partition| !kept.contains(partition)).cloned().collect();
+        for partition in &kept {
+            self.face.release(partition);
+        }
+        let mut placing = Vec::with_capacity(fresh.len());
+        for partition in &fresh {
+            let (lease, position) = (self.face.id(), self.face.id());
+            self.face.add(partition.clone(), lease, position);
+            self.commits.handle_leased(partition, lease);
+            self.fetcher.assign(partition.clone(), position);
+            placing.push((partition.clone(), position));
+        }
+        self.face.set_refill_below(self.fetcher.refill_below());
+        self.look_up(placing, cx.now);
+        if self.config.auto_commit && self.auto_commit_at.is_none() {
+            self.auto_commit_at = Some(cx.now + self.config.auto_commit_interval);
+        }
+    }
+
+    fn look_up(&mut self, parts: Vec<(TopicPartition, u64)>, at: Instant) {
+        if !parts.is_empty() {
+            let id = self.id();
+            let partitions = parts.iter().map(|(partition, _)| partition.clone()).collect();
+            self.placing.insert(id, parts);
+            self.lookups.push(id, partitions, None, at);
+        }
+    }
+
+    /// Another member's from now on: nothing of them is delivered or committed any more.
+    fn drop_parts(&mut self, partitions: &[TopicPartition]) {
+        for partition in partitions {
+            self.face.remove(partition);
+            self.fetcher.remove(partition);
+            self.commits.handle_lost(partition);
+        }
+        let lookups = &mut self.lookups;
+        self.placing.retain(|&id, parts| {
+            parts.retain(|(partition, _)| !partitions.contains(partition));
+            if parts.is_empty() {
+                lookups.cancel(id);
+            }
+            !parts.is_empty()
+        });
+        self.face.set_refill_below(self.fetcher.refill_below());
+    }
+
+    /// Begins assigned partitions where the group has come to.
+    pub(super) fn place(
+        &mut self,
+        parts: Vec<(TopicPartition, u64)>,
+        result: LookupResult,
+        cx: &mut Context<'_>,
+    ) {
+        let found = match result {
+            Ok(found) => found,
+            Err(fault) => {
+                self.face.push_error(faults::lookup(fault));
+                return self.look_up(parts, cx.now + LOOKUP_PAUSE);
+            }
+        };
+        for (partition, position) in parts {
+            match found.get(&partition).copied().flatten() {
+                Some(committed) => {
+                    self.face.begin(&partition, position, committed.offset);
+                    self.fetcher.place(&partition, position, committed.offset);
+                }
+                None => self.reset(&partition, position, cx.now_ms),
+            }
+        }
+    }
+
+    /// Begins a partition that has no committed offset.
+    fn reset(&mut self, partition: &TopicPartition, position: u64, now_ms: i64) {
+        let known = self.first_counts.get(&partition.topic).copied().unwrap_or(i32::MAX);
+        let start = match start(self.config.reset, now_ms) {
+            // A partition that came after the group began: none of its records was ever skipped.
+            Some(Start::Latest) if partition.partition >= known => Start::Earliest,
+            Some(start) => start,
+            None => {
+                self.face.fault(partition, position, faults::no_offset(partition));
+                return;
+            }
+        };
+        tracing::info!(%partition, ?start, "no committed offset: starting by auto.offset.reset");
+        self.fetcher.place_start(partition, position, start);
+    }
+
+    /// Begins a partition anew whose offset is not in the log any more.
+    pub(super) fn reset_out_of_range(
+        &mut self,
+        partition: &TopicPartition,
+        position: u64,
+        offset: i64,
+        now_ms: i64,
+    ) {
+        let Some(start) = start(self.config.reset, now_ms) else {
+            let error = faults::out_of_range(partition, offset);
+            return self.face.fault(partition, position, error);
+        };
+        tracing::warn!(%partition, offset, ?start, "offset out of range: starting anew");
+        // What is ready lies before the gap, and is still to be given out; then the new place counts.
+        if let Some(position) = self.face.jump(partition, position) {
+            self.fetcher.seek_start(partition, position, start);
+        }
+    }
+
+    /// Gives partitions up step by step. Whether something was done that may lead on.
+    pub(super) fn advance_release(&mut self, now: Instant) -> bool {
+        match self.release {
+            None => false,
+            Some(Release::Waiting) => {
+                let leaving = self.topics.is_empty() || self.closing.is_some();
+                let patient = !self.impatient && !leaving;
+                if patient && self.face.attend_busy() {
+                    return false;
+                }
+                if self.config.auto_commit {
+                    let finished = self.face.finished();
+                    self.commits.push(finished);
+                }
+                let until = now + self.config.common.request_timeout;
+                let until = self.closing.as_ref().map_or(until, |closing| closing.deadline);
+                self.release = Some(Release::Flushing { until });
+                true
+            }
+            Some(Release::Flushing { until }) => {
+                if !self.commits.is_idle() && until > now {
+                    return false;
+                }
+                self.release = None;
+                let leaves = self.impatient || self.topics.is_empty() || self.closing.is_some();
+                self.impatient = false;
+                self.membership.handle_released(now);
+                if leaves {
+                    self.drop_parts(&self.face.partitions());
+                }
+                true
+            }
+        }
+    }
+
+    pub(super) fn begin_close(&mut self, deadline: Instant, now: Instant) {
+        if let Some(closing) = &mut self.closing {
+            closing.deadline = closing.deadline.min(deadline);
+            return;
+        }
+        self.closing = Some(Closing { deadline, fault: None });
+        self.membership.subscribe(Vec::new(), now);
+    }
+
+    /// Ends the close when all is said or the time is over. Whether the machine has ended.
+    pub(super) fn advance_close(&mut self, now: Instant) -> bool {
+        let Some(closing) = &mut self.closing else { return false };
+        let done = self.membership.is_out();
+        if !done && closing.deadline > now {
+            return false;
+        }
+        let result = match closing.fault.take() {
+            Some(fault) => Err(fault),
+            None if done => Ok(()),
+            None => Err(unfinished(self.coordinator.cause(), !self.commits.is_idle())),
+        };
+        let closed = Error::closed();
+        self.face.end(closed.clone());
+        self.end_promises(&closed);
+        self.closed.resolve(result);
+        true
+    }
+
+    /// Everyone who waits is told that it is over.
+    pub(super) fn end_promises(&mut self, error: &Error) {
+        for (_, promise) in self.promises.drain() {
+            promise.resolve(Err(error.clone()));
+        }
+        for (_, promise) in self.found.drain() {
+            promise.resolve(Err(error.clone()));
+        }
+    }
+}
+
+fn start(reset: Reset, now_ms: i64) -> Option<Start> {
+    match reset {
+        Reset::Latest => Some(Start::Latest),
+        Reset::Earliest => Some(Start::Earliest),
+        Reset::Before(millis) => Some(Start::Time(now_ms.saturating_sub(millis).max(0))),
+        Reset::None => None,
+    }
+}
+
+fn unfinished(cause: Option<&Error>, uncommitted: bool) -> Error {
+    let text = if uncommitted {
+        "the consumer was closed before its last offsets were committed"
+    } else {
+        "the consumer was closed before it could leave its group"
+    };
+    let error = Error::new(ErrorKind::Timeout, text);
+    match cause {
+        Some(cause) => error.with_source(cause.clone()),
+        None => error,
+    }
+}

@@ -1,0 +1,231 @@
+//! What the machines ask, sent out; and the answers, brought back to who asked.
+
+use std::time::Duration;
+
+use super::Engine;
+use crate::consumer::wire::fetch::{self, FetchTopics, Hint};
+use crate::consumer::wire::offsets::{self, Stable, TopicIds};
+use crate::consumer::wire::{self, JoinTimes};
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::cluster::Cluster;
+use crate::state::fetcher::{FetchLane, Leader, Leaders};
+use crate::state::machine::{Body, Context, Lane, Reply, Request, Target};
+use crate::state::membership::MemberAsk;
+use crate::state::token::Token;
+
+/// Beyond the rebalance timeout the coordinator answers a join in any case, but for the way.
+const JOIN_SLACK: Duration = Duration::from_secs(5);
+
+/// Who waits for an answer.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Coordinator(Token),
+    Join(Token),
+    Sync(Token),
+    Heartbeat(Token),
+    Leave(Token),
+    Commit(Token, TopicIds),
+    Lookup(Token, TopicIds),
+    Starts(Token),
+    Fetch(Token, FetchTopics),
+}
+
+impl Leaders for Cluster {
+    fn leader(&self, partition: &TopicPartition) -> Option<Leader> {
+        let topic = self.topic(&partition.topic)?;
+        let known = topic.partitions.get(usize::try_from(partition.partition).ok()?)?;
+        let node = known.leader?;
+        Some(Leader { node, epoch: known.leader_epoch, topic_id: topic.id })
+    }
+}
+
+impl Engine {
+    /// Sends out all that is due.
+    pub(super) fn ask(&mut self, cx: &mut Context<'_>) {
+        self.ask_coordinator(cx);
+        self.ask_leaders(cx);
+    }
+
+    fn ask_coordinator(&mut self, cx: &mut Context<'_>) {
+        if !self.wants_coordinator() {
+            return;
+        }
+        let Some(node) = self.coordinator.node() else {
+            if let Some(token) = self.coordinator.poll_request(&mut self.tokens, cx.now) {
+                let body = wire::find_coordinator(&self.names);
+                self.send(Asked::Coordinator(token), Target::Any, Lane::Rest, body, cx);
+            }
+            return;
+        };
+        let to = Target::Node(node);
+        if let Some((token, ask)) = self.membership.poll_request(&mut self.tokens, cx.now) {
+            self.ask_group(token, ask, to, cx);
+        }
+        let identity = self.membership.identity();
+        if let Some((token, ask)) = self.commits.poll_request(identity, &mut self.tokens, cx.now) {
+            let partitions = ask.marks.iter().map(|(partition, _)| partition);
+            let ids = TopicIds::of(partitions, cx.metadata.cluster());
+            let body = offsets::commit(&self.names, ids.clone(), ask);
+            self.send(Asked::Commit(token, ids), to, Lane::Coordinator, body, cx);
+        }
+        while let Some((token, partitions)) = self.lookups.poll_request(&mut self.tokens, cx.now) {
+            let ids = TopicIds::of(&partitions, cx.metadata.cluster());
+            let stable =
+                if self.config.read_committed { Stable::Required } else { Stable::NotRequired };
+            let body = offsets::lookup(&self.names, ids.clone(), partitions, stable);
+            self.send(Asked::Lookup(token, ids), to, Lane::Coordinator, body, cx);
+        }
+    }
+
+    fn ask_group(&mut self, token: Token, ask: MemberAsk, to: Target, cx: &mut Context<'_>) {
+        let times = JoinTimes {
+            session: self.config.session_timeout,
+            rebalance: self.config.poll_interval,
+        };
+        let (asked, lane, body) = match ask {
+            MemberAsk::Join { member_id, topics } => {
+                let body = wire::join(&self.names, times, member_id, &topics);
+                (Asked::Join(token), Lane::Coordinator, body)
+            }
+            MemberAsk::Sync { identity, shares } => {
+                let body = wire::sync(&self.names, identity, &shares);
+                (Asked::Sync(token), Lane::Coordinator, body)
+            }
+            MemberAsk::Heartbeat { identity } => {
+                let body = wire::heartbeat(&self.names, identity);
+                (Asked::Heartbeat(token), Lane::Coordinator, Ok(body))
+            }
+            // A join may still be held on the coordinator's own connection.
+            MemberAsk::Leave { member_id } => {
+                (Asked::Leave(token), Lane::Rest, Ok(wire::leave(&self.names, member_id)))
+            }
+        };
+        match body {
+            Ok(body) => self.send(asked, to, lane, body, cx),
+            // What cannot be written, such as a topic name too long, is never going to be.
+            Err(error) => self.face.end(error),
+        }
+    }
+
+    fn ask_leaders(&mut self, cx: &mut Context<'_>) {
+        let cluster = std::sync::Arc::clone(cx.metadata.cluster());
+        while let Some((token, ask)) = self.fetcher.poll_starts(&*cluster, &mut self.tokens, cx.now)
+        {
+            let to = Target::Node(ask.broker);
+            let body = offsets::starts(ask, self.config.common.request_timeout);
+            self.send(Asked::Starts(token), to, Lane::Rest, body, cx);
+        }
+        while let Some((token, ask)) = self.fetcher.poll_fetch(&*cluster, &mut self.tokens, cx.now)
+        {
+            let to = Target::Node(ask.broker);
+            let lane = match ask.lane {
+                FetchLane::Main => Lane::Fetch,
+                FetchLane::Spare => Lane::Rest,
+            };
+            let (body, topics) = fetch::fetch(ask);
+            self.send(Asked::Fetch(token, topics), to, lane, body, cx);
+        }
+    }
+
+    fn send(
+        &mut self,
+        asked: Asked,
+        to: Target,
+        lane: Lane,
+        body: Box<dyn Body>,
+        cx: &mut Context<'_>,
+    ) {
+        let usual = self.config.common.request_timeout;
+        let timeout = match &asked {
+            Asked::Join(_) | Asked::Sync(_) => usual.max(self.config.poll_interval + JOIN_SLACK),
+            Asked::Heartbeat(_) => usual.min(self.config.session_timeout),
+            Asked::Fetch(..) => usual + self.config.fetch_wait_max,
+            _ => usual,
+        };
+        let token = self.id();
+        self.asked.insert(token, asked);
+        cx.send(Request { to, lane, token, timeout, body });
+    }
+
+    /// Brings an answer to who asked.
+    pub(super) fn handle_reply(&mut self, asked: Asked, reply: Reply, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let reply = reply.map_err(|fault| fault.error);
+        match asked {
+            Asked::Coordinator(token) => self.found_coordinator(token, reply, cx),
+            Asked::Join(token) => {
+                let answer = reply.and_then(|answer| wire::joined(&answer));
+                self.log_fault(&answer);
+                self.membership.handle_join(token, answer, now);
+            }
+            Asked::Sync(token) => {
+                let answer = reply.and_then(|answer| wire::synced(&answer));
+                self.log_fault(&answer);
+                self.membership.handle_sync(token, answer, now);
+            }
+            Asked::Heartbeat(token) => {
+                let answer = reply.and_then(|answer| wire::heard(&answer));
+                self.log_fault(&answer);
+                self.membership.handle_heartbeat(token, answer, now);
+            }
+            Asked::Leave(token) => self.membership.handle_leave(token, now),
+            Asked::Commit(token, ids) => {
+                let answer = reply.and_then(|answer| offsets::committed(&answer, &ids));
+                self.log_fault(&answer);
+                self.commits.handle_answer(token, answer, now);
+            }
+            Asked::Lookup(token, ids) => {
+                let answer = reply.and_then(|answer| offsets::looked_up(&answer, &ids));
+                self.log_fault(&answer);
+                self.lookups.handle_answer(token, answer, now);
+            }
+            Asked::Starts(token) => {
+                let answer = reply.and_then(|answer| offsets::started(&answer));
+                self.log_fault(&answer);
+                self.fetcher.handle_starts(token, answer, now);
+            }
+            Asked::Fetch(token, topics) => {
+                let answer = reply.and_then(|answer| fetch::fetched(&answer, &topics));
+                self.log_fault(&answer);
+                let answer = answer.map(|(answer, hints)| {
+                    hints.iter().for_each(|hint| learn(hint, cx));
+                    answer
+                });
+                self.fetcher.handle_fetch(token, answer, now);
+            }
+        }
+    }
+
+    fn found_coordinator(
+        &mut self,
+        token: Token,
+        reply: Result<crate::state::machine::Answer, Error>,
+        cx: &mut Context<'_>,
+    ) {
+        let answer = reply.and_then(|answer| wire::found_coordinator(&answer));
+        self.log_fault(&answer);
+        let answer = answer.map(|(found, host, port)| {
+            if found.error.is_none() {
+                cx.metadata.learn_broker(found.node, &host, port);
+            }
+            found
+        });
+        self.coordinator_found(token, answer, cx.now);
+    }
+
+    fn log_fault<T>(&self, answer: &Result<T, Error>) {
+        if let Err(error) = answer {
+            tracing::debug!(group = %self.names.group, %error, "a request was not answered");
+        }
+    }
+}
+
+/// KIP-951: the broker that was asked names the leader it knows.
+fn learn(hint: &Hint, cx: &mut Context<'_>) {
+    let Hint { partition, leader, epoch, address } = hint;
+    if let Some((host, port)) = address {
+        cx.metadata.learn_broker(*leader, host, *port);
+    }
+    cx.metadata.learn_leader(&partition.topic, partition.partition, *leader, *epoch);
+}

@@ -1,0 +1,481 @@
+//! What the application's threads and the consumer's machine share: ready records and wishes.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use super::batch::Shared;
+use super::promise::Promise;
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::commits::Mark;
+use crate::state::fetcher::Fetched;
+use crate::state::guard::lock;
+use crate::state::lookups::Committed;
+use crate::state::parker::Sleeper;
+use crate::state::wake::Wake;
+
+mod take;
+
+pub(super) use take::{Look, OneRecord, Want, WholeBatch, not_assigned};
+
+/// What the application asks the machine for.
+#[derive(Debug)]
+pub(super) enum Command {
+    Subscribe(Vec<Arc<str>>),
+    Seek {
+        partition: TopicPartition,
+        position: u64,
+        offset: i64,
+    },
+    SetPaused {
+        partition: TopicPartition,
+        paused: bool,
+    },
+    Commit {
+        marks: Marks,
+        deadline: Instant,
+        promise: Option<Arc<Promise<()>>>,
+    },
+    Lookup {
+        partitions: Vec<TopicPartition>,
+        deadline: Instant,
+        promise: Arc<Promise<CommittedOffsets>>,
+    },
+    Close {
+        deadline: Instant,
+    },
+}
+
+/// Errors kept for the application to fetch; of more, the oldest go.
+const FAULTS_MAX: usize = 16;
+
+/// Where reading stands in some partitions.
+pub(super) type Marks = Vec<(TopicPartition, Mark)>;
+
+/// What is committed, partition by partition.
+pub(super) type CommittedOffsets = HashMap<TopicPartition, Option<Committed>>;
+
+/// Called when something comes to be ready.
+pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
+
+/// Counts since the consumer was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerStats {
+    /// Records given out.
+    pub records: u64,
+    /// Bytes received as records, compressed as they were.
+    pub bytes: u64,
+    /// Times that partitions were assigned by the group.
+    pub rebalances: u64,
+    /// Bytes fetched ahead and not given out yet.
+    pub buffered: usize,
+}
+
+/// One partition, as the application sees it.
+#[derive(Debug)]
+struct Part {
+    lease: u64,
+    position: u64,
+    paused: bool,
+    /// Kept over a rebalance, and given out again only if it stays with this member.
+    held: bool,
+    /// A thread makes records of an item just now.
+    decoding: bool,
+    /// Whether it stands in the ready list.
+    listed: bool,
+    begun: VecDeque<Current>,
+    items: VecDeque<Item>,
+    /// The next offset to give out, where nothing ready tells.
+    next: Option<i64>,
+    buffered: usize,
+}
+
+impl Part {
+    /// Whether it may be given out from.
+    const fn is_open(&self) -> bool {
+        !self.paused && !self.held && !self.decoding
+    }
+
+    fn has_items(&self) -> bool {
+        !self.begun.is_empty() || !self.items.is_empty()
+    }
+}
+
+#[derive(Debug)]
+enum Item {
+    Data(Fetched),
+    Fault(Error),
+}
+
+/// A batch that is being given out, record by record or in parts.
+struct Current {
+    shared: Arc<Shared>,
+    /// The first record not given out yet.
+    at: usize,
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Current").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// What the last poll gave: not finished before the next.
+struct Handed {
+    shared: Arc<Shared>,
+    /// Records before it are finished.
+    finished: usize,
+    /// Records before it were given out.
+    given: usize,
+}
+
+#[derive(Default)]
+struct Inner {
+    ids: u64,
+    parts: HashMap<TopicPartition, Part>,
+    ready: VecDeque<TopicPartition>,
+    faults: VecDeque<Error>,
+    /// What every call is answered with from now on.
+    ended: Option<Error>,
+    /// What keeps the consumer from getting any partitions.
+    obstacle: Option<Error>,
+    current: Option<Current>,
+    handed: Option<Handed>,
+    finished: HashMap<TopicPartition, Mark>,
+    commands: Vec<Command>,
+    consumed: Vec<(TopicPartition, u64, usize)>,
+    refill_below: usize,
+    buffered: usize,
+    budget: usize,
+    polls: u64,
+    /// The machine waits for the application to ask.
+    attentive: bool,
+    waits: u64,
+    sleepers: Vec<(u64, Sleeper)>,
+    on_ready: Option<Hook>,
+    /// The hook was called, and nothing was found missing since.
+    signalled: bool,
+    /// A call is to return without records.
+    woken: bool,
+    stats: ConsumerStats,
+}
+
+/// The consumer's shared face.
+pub(super) struct Face {
+    inner: Mutex<Inner>,
+    wake: Arc<Wake>,
+}
+
+/// What the machine finds at its turn.
+#[derive(Debug)]
+pub(super) struct Drained {
+    pub(super) commands: Vec<Command>,
+    pub(super) consumed: Vec<(TopicPartition, u64, usize)>,
+    pub(super) polls: u64,
+    /// The application waits for records.
+    pub(super) waiting: bool,
+    /// What it was given last is not finished.
+    pub(super) busy: bool,
+}
+
+impl Face {
+    pub(super) fn new(wake: Arc<Wake>, budget: usize) -> Self {
+        let inner = Inner { budget, refill_below: budget / 2, ..Inner::default() };
+        Self { inner: Mutex::new(inner), wake }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+
+    /// A number not given before: of a lease, or of a position.
+    pub(super) fn id(&self) -> u64 {
+        self.lock().id()
+    }
+
+    /// All that the application has asked for or done since the last turn.
+    pub(super) fn drain(&self) -> Drained {
+        let mut inner = self.lock();
+        let idle = inner.on_ready.is_some() && !inner.signalled;
+        Drained {
+            commands: std::mem::take(&mut inner.commands),
+            consumed: std::mem::take(&mut inner.consumed),
+            polls: inner.polls,
+            waiting: !inner.sleepers.is_empty() || (idle && !inner.is_busy()),
+            busy: inner.is_busy(),
+        }
+    }
+
+    /// Asks to be woken at the application's next call; how many there were.
+    pub(super) fn attend(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.attentive = true;
+        inner.polls
+    }
+
+    /// Asks the same if what was given out last is not finished; whether it is not.
+    pub(super) fn attend_busy(&self) -> bool {
+        let mut inner = self.lock();
+        inner.attentive |= inner.is_busy();
+        inner.is_busy()
+    }
+
+    pub(super) fn set_refill_below(&self, bytes: usize) {
+        self.lock().refill_below = bytes;
+    }
+
+    /// A partition is this member's.
+    pub(super) fn add(&self, partition: TopicPartition, lease: u64, position: u64) {
+        let part = Part {
+            lease,
+            position,
+            paused: false,
+            held: false,
+            decoding: false,
+            listed: false,
+            begun: VecDeque::new(),
+            items: VecDeque::new(),
+            next: None,
+            buffered: 0,
+        };
+        self.lock().parts.insert(partition, part);
+    }
+
+    /// A partition is another's: what is ready of it is dropped.
+    pub(super) fn remove(&self, partition: &TopicPartition) {
+        let mut inner = self.lock();
+        inner.drop_ready(partition);
+        inner.parts.remove(partition);
+        inner.finished.remove(partition);
+    }
+
+    /// Gives nothing more out, until [`Face::release`] or [`Face::remove`].
+    pub(super) fn hold_all(&self) {
+        let mut inner = self.lock();
+        inner.put_back_current(None);
+        for part in inner.parts.values_mut() {
+            part.held = true;
+        }
+    }
+
+    /// A partition that was held stays with this member.
+    pub(super) fn release(&self, partition: &TopicPartition) {
+        let mut inner = self.lock();
+        if let Some(part) = inner.parts.get_mut(partition) {
+            part.held = false;
+        }
+        inner.list(partition);
+        self.announce(inner);
+    }
+
+    /// Reading of a partition begins at that offset.
+    pub(super) fn begin(&self, partition: &TopicPartition, position: u64, offset: i64) {
+        let mut inner = self.lock();
+        if let Some(part) = inner.part(partition, position) {
+            part.next = Some(offset);
+        }
+    }
+
+    /// The same at a place that was made up: it is committed like what was read.
+    pub(super) fn begin_afresh(&self, partition: &TopicPartition, position: u64, offset: i64) {
+        let mut inner = self.lock();
+        let Some(part) = inner.part(partition, position) else { return };
+        part.next = Some(offset);
+        let lease = part.lease;
+        let mark = Mark { lease, jump: position, offset, leader_epoch: -1, by_hand: false };
+        inner.finished.insert(partition.clone(), mark);
+    }
+
+    /// Moves a partition to a place that is still to be found, unless it has moved by itself;
+    /// what is ready of it is given out before. The new position's number.
+    pub(super) fn jump(&self, partition: &TopicPartition, position: u64) -> Option<u64> {
+        let mut inner = self.lock();
+        let next = inner.id();
+        let part = inner.part(partition, position)?;
+        part.position = next;
+        for item in &mut part.items {
+            if let Item::Data(fetched) = item {
+                fetched.position = next;
+            }
+        }
+        Some(next)
+    }
+
+    /// Records to give out.
+    pub(super) fn deliver(&self, fetched: Fetched) {
+        let mut inner = self.lock();
+        let Some(part) = inner.part(&fetched.partition, fetched.position) else {
+            // Stale: sought or revoked while they were on their way.
+            return;
+        };
+        let bytes = fetched.bytes;
+        let partition = fetched.partition.clone();
+        part.buffered += bytes;
+        part.items.push_back(Item::Data(fetched));
+        inner.buffered += bytes;
+        inner.stats.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        inner.list(&partition);
+        self.announce(inner);
+    }
+
+    /// An error to give out behind what is ready of its partition; one at a time.
+    pub(super) fn fault(&self, partition: &TopicPartition, position: u64, fault: Error) {
+        let mut inner = self.lock();
+        let Some(part) = inner.part(partition, position) else { return };
+        if let Some(Item::Fault(last)) = part.items.back_mut() {
+            *last = fault;
+            return;
+        }
+        part.items.push_back(Item::Fault(fault));
+        inner.list(partition);
+        self.announce(inner);
+    }
+
+    /// An error of no partition, given out once.
+    pub(super) fn push_error(&self, error: Error) {
+        let mut inner = self.lock();
+        if inner.faults.len() >= FAULTS_MAX {
+            inner.faults.pop_front();
+        }
+        inner.faults.push_back(error);
+        self.announce(inner);
+    }
+
+    /// What a call is told if its time is over without records.
+    pub(super) fn set_obstacle(&self, obstacle: Option<Error>) {
+        self.lock().obstacle = obstacle;
+    }
+
+    /// Every call gets this error from now on; the first one to say so counts.
+    pub(super) fn end(&self, error: Error) {
+        let mut inner = self.lock();
+        inner.ended.get_or_insert(error);
+        self.announce(inner);
+    }
+
+    /// Whether the consumer has any partition.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().parts.is_empty()
+    }
+
+    pub(super) fn count_rebalance(&self) {
+        self.lock().stats.rebalances += 1;
+    }
+
+    /// All partitions of this member.
+    pub(super) fn partitions(&self) -> Vec<TopicPartition> {
+        let mut partitions: Vec<_> = self.lock().parts.keys().cloned().collect();
+        partitions.sort();
+        partitions
+    }
+
+    /// Where the finished work stands.
+    pub(super) fn finished(&self) -> Marks {
+        let mut inner = self.lock();
+        inner.note_finished();
+        inner.finished.iter().map(|(partition, mark)| (partition.clone(), *mark)).collect()
+    }
+
+    /// Wakes who waits if something is ready.
+    fn announce(&self, mut inner: MutexGuard<'_, Inner>) {
+        if !inner.has_something() {
+            return;
+        }
+        let sleepers = std::mem::take(&mut inner.sleepers);
+        let hook = if inner.signalled { None } else { inner.on_ready.clone() };
+        inner.signalled |= hook.is_some();
+        drop(inner);
+        for (_, sleeper) in sleepers {
+            sleeper.wake();
+        }
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+}
+
+impl Inner {
+    const fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// A partition at that position, if it still is.
+    fn part(&mut self, partition: &TopicPartition, position: u64) -> Option<&mut Part> {
+        self.parts.get_mut(partition).filter(|part| part.position == position)
+    }
+
+    fn has_something(&self) -> bool {
+        let waiting = !self.ready.is_empty() || !self.faults.is_empty() || self.current.is_some();
+        waiting || self.ended.is_some() || self.woken
+    }
+
+    fn is_busy(&self) -> bool {
+        self.handed.as_ref().is_some_and(|handed| handed.finished < handed.given)
+    }
+
+    /// Puts a partition on the ready list, if it has something and may give it.
+    fn list(&mut self, partition: &TopicPartition) {
+        if let Some(part) = self.parts.get_mut(partition) {
+            if part.is_open() && part.has_items() && !part.listed {
+                part.listed = true;
+                self.ready.push_back(partition.clone());
+            }
+        }
+    }
+
+    /// Drops what is ready of a partition, and what of it was given out and is not finished.
+    fn drop_ready(&mut self, partition: &TopicPartition) {
+        self.note_finished();
+        if self.current.as_ref().is_some_and(|current| current.shared.partition == *partition) {
+            self.current = None;
+        }
+        if self.handed.as_ref().is_some_and(|handed| handed.shared.partition == *partition) {
+            self.handed = None;
+        }
+        if let Some(part) = self.parts.get_mut(partition) {
+            part.begun.clear();
+            part.items.clear();
+            self.buffered -= part.buffered;
+            part.buffered = 0;
+        }
+        let listed = self
+            .parts
+            .get_mut(partition)
+            .is_some_and(|part| std::mem::replace(&mut part.listed, false));
+        if listed {
+            self.ready.retain(|other| other != partition);
+        }
+    }
+
+    /// Puts the batch that is being given out back to its partition; all, or that of one partition.
+    fn put_back_current(&mut self, only: Option<&TopicPartition>) {
+        let wanted = |current: &mut Current| {
+            only.is_none_or(|partition| current.shared.partition == *partition)
+        };
+        if let Some(current) = self.current.take_if(wanted) {
+            let partition = current.shared.partition.clone();
+            if let Some(part) = self.parts.get_mut(&partition) {
+                if current.at < current.shared.len() {
+                    part.begun.push_front(current);
+                }
+            }
+        }
+    }
+
+    /// Writes down how far the work that was given out is finished.
+    fn note_finished(&mut self) {
+        let Some(handed) = &self.handed else { return };
+        let shared = &handed.shared;
+        let alive = self
+            .parts
+            .get(&shared.partition)
+            .is_some_and(|part| part.lease == shared.lease && part.position == shared.position);
+        if alive && handed.finished > 0 {
+            self.finished.insert(shared.partition.clone(), shared.mark(handed.finished));
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! The application's side of the face: taking records, and asking for things.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks};
+use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
+use crate::driver::clock;
+use crate::error::{Error, ErrorKind};
+use crate::record::TopicPartition;
+use crate::state::commits::Mark;
+use crate::state::fetcher::Fetched;
+use crate::state::parker::{Parker, Sleeper};
+
+/// In which form records are taken.
+pub(in crate::consumer) trait Want {
+    type Taken;
+
+    /// How many records to take of so many.
+    fn count(&self, left: usize) -> usize;
+
+    fn make(shared: Arc<Shared>, from: usize, to: usize) -> Self::Taken;
+}
+
+/// One record.
+pub(in crate::consumer) struct OneRecord;
+
+impl Want for OneRecord {
+    type Taken = ConsumerRecord;
+
+    fn count(&self, left: usize) -> usize {
+        left.min(1)
+    }
+
+    fn make(shared: Arc<Shared>, from: usize, _: usize) -> ConsumerRecord {
+        ConsumerRecord { shared, index: from }
+    }
+}
+
+/// All records of a fetch, or at most so many.
+pub(in crate::consumer) struct WholeBatch {
+    pub(in crate::consumer) records_max: usize,
+}
+
+impl Want for WholeBatch {
+    type Taken = Batch;
+
+    fn count(&self, left: usize) -> usize {
+        left.min(self.records_max)
+    }
+
+    fn make(shared: Arc<Shared>, from: usize, to: usize) -> Batch {
+        Batch::new(shared, from, to)
+    }
+}
+
+/// What a look at the ready records comes to.
+enum Step {
+    /// There is a current batch with something left.
+    Current,
+    /// These bytes must be made records first, outside the lock.
+    Decode(Fetched, u64),
+    Nothing,
+}
+
+/// How a look ends.
+pub(in crate::consumer) enum Look<T> {
+    Found(T),
+    /// Nothing is ready; whoever asked to be woken will be.
+    Nothing,
+    /// Another thread wants the call to return.
+    Woken,
+}
+
+impl Face {
+    /// Takes what is ready, or leaves a sleeper to be woken, under the number of its wait.
+    pub(in crate::consumer) fn look<W: Want>(
+        &self,
+        want: &W,
+        mut sleeper: Option<(u64, Sleeper)>,
+    ) -> Result<Look<W::Taken>, Error> {
+        let mut inner = self.lock();
+        if inner.begin_call() {
+            self.wake.wake();
+        }
+        loop {
+            if let Some(error) = &inner.ended {
+                return Err(error.clone());
+            }
+            if std::mem::take(&mut inner.woken) {
+                return Ok(Look::Woken);
+            }
+            match inner.step()? {
+                Step::Current => {
+                    if let Some(taken) = inner.give(want) {
+                        return Ok(Look::Found(taken));
+                    }
+                }
+                Step::Decode(fetched, lease) => {
+                    let refill = inner.needs_refill(&fetched);
+                    drop(inner);
+                    if refill {
+                        self.wake.wake();
+                    }
+                    let decoded = Shared::decode(&fetched, lease);
+                    inner = self.lock();
+                    if let Err((error, seek)) = inner.install(&fetched, lease, decoded) {
+                        inner.commands.push(seek);
+                        drop(inner);
+                        self.wake.wake();
+                        return Err(error);
+                    }
+                }
+                Step::Nothing => {
+                    inner.signalled = false;
+                    inner.sleepers.extend(sleeper.take());
+                    return Ok(Look::Nothing);
+                }
+            }
+        }
+    }
+
+    /// A number for somebody who waits.
+    pub(in crate::consumer) fn wait_id(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.waits += 1;
+        inner.waits
+    }
+
+    /// Whoever waited under this number does no longer.
+    pub(in crate::consumer) fn forget_wait(&self, wait: u64) {
+        self.lock().sleepers.retain(|(other, _)| *other != wait);
+    }
+
+    /// Takes what is ready, waiting for it if need be. Nothing when the time is over.
+    pub(in crate::consumer) fn take<W: Want>(
+        &self,
+        want: &W,
+        timeout: Duration,
+    ) -> Result<Option<W::Taken>, Error> {
+        match self.look(want, None)? {
+            Look::Found(taken) => return Ok(Some(taken)),
+            Look::Woken => return Ok(None),
+            Look::Nothing => {}
+        }
+        let deadline = clock::now().checked_add(timeout);
+        let parker = Parker::current();
+        let wait = self.wait_id();
+        loop {
+            let sleeper = Sleeper::Thread(Arc::clone(&parker));
+            match self.look(want, Some((wait, sleeper)))? {
+                Look::Found(taken) => return Ok(Some(taken)),
+                Look::Woken => return Ok(None),
+                Look::Nothing => {}
+            }
+            let left = deadline
+                .map_or(timeout, |deadline| deadline.saturating_duration_since(clock::now()));
+            if left.is_zero() {
+                self.forget_wait(wait);
+                return self.lock().obstacle.clone().map_or(Ok(None), Err);
+            }
+            parker.park(left);
+            self.forget_wait(wait);
+        }
+    }
+
+    /// Hands a wish to the machine.
+    pub(in crate::consumer) fn command(&self, command: Command) -> Result<(), Error> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.ended {
+            return Err(error.clone());
+        }
+        inner.commands.push(command);
+        drop(inner);
+        self.wake.wake();
+        Ok(())
+    }
+
+    /// Has the machine end, also when every other wish is refused.
+    pub(in crate::consumer) fn command_close(&self, deadline: Instant) {
+        self.lock().commands.push(Command::Close { deadline });
+        self.wake.wake();
+    }
+
+    /// Moves a partition; what is ready of it counts no more, from this call on.
+    pub(in crate::consumer) fn seek(
+        &self,
+        partition: &TopicPartition,
+        offset: i64,
+    ) -> Result<(), Error> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.ended {
+            return Err(error.clone());
+        }
+        if !inner.parts.contains_key(partition) {
+            return Err(not_assigned(partition));
+        }
+        inner.drop_ready(partition);
+        let position = inner.id();
+        let Some(part) = inner.parts.get_mut(partition) else { return Ok(()) };
+        part.position = position;
+        part.next = Some(offset);
+        let lease = part.lease;
+        let mark = Mark { lease, jump: position, offset, leader_epoch: -1, by_hand: false };
+        inner.finished.insert(partition.clone(), mark);
+        let partition = partition.clone();
+        inner.commands.push(Command::Seek { partition, position, offset });
+        drop(inner);
+        self.wake.wake();
+        Ok(())
+    }
+
+    /// Gives out no more of some partitions, or again. What was fetched of them is kept.
+    pub(in crate::consumer) fn set_paused(
+        &self,
+        partitions: &[TopicPartition],
+        paused: bool,
+    ) -> Result<(), Error> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.ended {
+            return Err(error.clone());
+        }
+        if let Some(other) = partitions.iter().find(|other| !inner.parts.contains_key(other)) {
+            return Err(not_assigned(other));
+        }
+        for partition in partitions {
+            if paused {
+                inner.put_back_current(Some(partition));
+            }
+            if let Some(part) = inner.parts.get_mut(partition) {
+                part.paused = paused;
+            }
+            inner.list(partition);
+            let partition = partition.clone();
+            inner.commands.push(Command::SetPaused { partition, paused });
+        }
+        self.announce(inner);
+        self.wake.wake();
+        Ok(())
+    }
+
+    /// The next offset that will be given out; `None` while it is not known.
+    pub(in crate::consumer) fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        let inner = self.lock();
+        let part = inner.parts.get(partition)?;
+        let of = |current: &Current| current.shared.offset_at(current.at);
+        let current = inner.current.as_ref();
+        let current = current.filter(|current| current.shared.partition == *partition);
+        current.map(of).or_else(|| part.begun.front().map(of)).or(part.next)
+    }
+
+    /// Whether a partition is still held by the lease that a batch came under.
+    pub(in crate::consumer) fn is_leased(&self, partition: &TopicPartition, lease: u64) -> bool {
+        self.lock().parts.get(partition).is_some_and(|part| part.lease == lease)
+    }
+
+    /// Marks of offsets that the application names itself, or the first that is not its own.
+    pub(in crate::consumer) fn marks_by_hand(
+        &self,
+        offsets: &[(TopicPartition, i64)],
+    ) -> Result<Marks, TopicPartition> {
+        let inner = self.lock();
+        let mark = |(partition, offset): &(TopicPartition, i64)| {
+            let part = inner.parts.get(partition).ok_or_else(|| partition.clone())?;
+            let (lease, jump) = (part.lease, part.position);
+            let (offset, leader_epoch) = (*offset, -1);
+            Ok((partition.clone(), Mark { lease, jump, offset, leader_epoch, by_hand: true }))
+        };
+        offsets.iter().map(mark).collect()
+    }
+
+    /// Counts what was given out as finished, and tells where that stands.
+    pub(in crate::consumer) fn finish(&self) -> Marks {
+        self.lock().finish();
+        self.finished()
+    }
+
+    /// Ends a call that waits, or the next one.
+    pub(in crate::consumer) fn wakeup(&self) {
+        let mut inner = self.lock();
+        inner.woken = true;
+        self.announce(inner);
+    }
+
+    /// Calls the hook when something comes to be ready; at once, if something is.
+    pub(in crate::consumer) fn set_on_ready(&self, hook: Hook) {
+        let mut inner = self.lock();
+        inner.on_ready = Some(hook);
+        inner.signalled = false;
+        self.announce(inner);
+    }
+
+    pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
+        let inner = self.lock();
+        ConsumerStats { buffered: inner.buffered, ..inner.stats }
+    }
+
+    /// Why no call can be served any more, if so.
+    pub(in crate::consumer) fn ended(&self) -> Option<Error> {
+        self.lock().ended.clone()
+    }
+}
+
+impl Inner {
+    /// A call begins: what was given before counts as finished. Whether the machine must know.
+    fn begin_call(&mut self) -> bool {
+        self.finish();
+        self.polls = self.polls.wrapping_add(1);
+        std::mem::take(&mut self.attentive)
+    }
+
+    const fn finish(&mut self) {
+        if let Some(handed) = &mut self.handed {
+            handed.finished = handed.given;
+        }
+    }
+
+    fn step(&mut self) -> Result<Step, Error> {
+        if self.current.is_some() {
+            return Ok(Step::Current);
+        }
+        if let Some(error) = self.faults.pop_front() {
+            return Err(error);
+        }
+        while let Some(partition) = self.ready.pop_front() {
+            let Some(part) = self.parts.get_mut(&partition) else { continue };
+            part.listed = false;
+            if !part.is_open() {
+                continue;
+            }
+            if let Some(begun) = part.begun.pop_front() {
+                self.current = Some(begun);
+                self.list(&partition);
+                return Ok(Step::Current);
+            }
+            match part.items.pop_front() {
+                Some(Item::Data(fetched)) => {
+                    part.decoding = true;
+                    return Ok(Step::Decode(fetched, part.lease));
+                }
+                Some(Item::Fault(error)) => {
+                    self.list(&partition);
+                    return Err(error);
+                }
+                None => {}
+            }
+        }
+        Ok(Step::Nothing)
+    }
+
+    /// Takes fetched bytes off the books; whether the machine should fetch more now.
+    fn needs_refill(&mut self, fetched: &Fetched) -> bool {
+        let bytes = fetched.bytes;
+        let half = self.budget / 2;
+        let (before, refill_below) = (self.buffered, self.refill_below);
+        self.consumed.push((fetched.partition.clone(), fetched.position, bytes));
+        let Some(part) = self.part(&fetched.partition, fetched.position) else { return false };
+        let part_before = part.buffered;
+        part.buffered = part_before.saturating_sub(bytes);
+        let part_after = part.buffered;
+        self.buffered = before.saturating_sub(bytes);
+        let crosses = |before: usize, after: usize, line: usize| before >= line && after < line;
+        crosses(part_before, part_after, refill_below) || crosses(before, self.buffered, half)
+    }
+
+    /// Makes decoded records the current batch, if they still count.
+    fn install(
+        &mut self,
+        fetched: &Fetched,
+        lease: u64,
+        decoded: Result<Shared, Error>,
+    ) -> Result<(), (Error, Command)> {
+        let partition = &fetched.partition;
+        let id = self.id();
+        let Some(part) = self.parts.get_mut(partition).filter(|part| part.lease == lease) else {
+            // Revoked meanwhile.
+            return Ok(());
+        };
+        part.decoding = false;
+        if part.position != fetched.position {
+            // Sought meanwhile.
+            self.list(partition);
+            return Ok(());
+        }
+        let shared = match decoded {
+            Ok(shared) => Arc::new(shared),
+            Err(error) => {
+                // Stands where it is until the application seeks: it is fetched and told again.
+                let offset = part.next.unwrap_or(fetched.start);
+                self.drop_ready(partition);
+                if let Some(part) = self.parts.get_mut(partition) {
+                    part.position = id;
+                }
+                let partition = partition.clone();
+                return Err((error, Command::Seek { partition, position: id, offset }));
+            }
+        };
+        if shared.len() == 0 {
+            // All of it was compacted away or is not for showing; reading stands behind it.
+            part.next = Some(fetched.next);
+            self.note_finished();
+            self.finished.insert(partition.clone(), shared.mark(0));
+            self.list(partition);
+            return Ok(());
+        }
+        let current = Current { shared, at: 0 };
+        if part.paused || part.held || self.current.is_some() {
+            part.begun.push_back(current);
+        } else {
+            self.current = Some(current);
+        }
+        self.list(partition);
+        Ok(())
+    }
+
+    /// Gives records of the current batch out.
+    fn give<W: Want>(&mut self, want: &W) -> Option<W::Taken> {
+        let current = self.current.as_mut()?;
+        let from = current.at;
+        let to = from + want.count(current.shared.len() - from);
+        current.at = to;
+        let shared = Arc::clone(&current.shared);
+        self.stats.records += u64::try_from(to - from).unwrap_or(0);
+        if to == shared.len() {
+            self.current = None;
+            if let Some(part) = self.part(&shared.partition, shared.position) {
+                part.next = Some(shared.offset_at(to));
+            }
+        }
+        match &mut self.handed {
+            Some(handed) if Arc::ptr_eq(&handed.shared, &shared) => {
+                handed.finished = from;
+                handed.given = to;
+            }
+            _ => {
+                self.note_finished();
+                let shared = Arc::clone(&shared);
+                self.handed = Some(Handed { shared, finished: from, given: to });
+            }
+        }
+        Some(W::make(shared, from, to))
+    }
+}
+
+/// The error of a call about a partition that is not this consumer's.
+pub(in crate::consumer) fn not_assigned(partition: &TopicPartition) -> Error {
+    let text = format!("{partition} is not assigned to this consumer");
+    Error::new(ErrorKind::NotAssigned, text)
+        .with_topic(&partition.topic)
+        .with_partition(partition.partition)
+}

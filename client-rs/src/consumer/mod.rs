@@ -1,0 +1,357 @@
+//! Reading records: as a member of a group, record by record or in batches.
+
+mod batch;
+mod commit;
+mod engine;
+mod face;
+mod promise;
+mod wire;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::config::{ConsumerConfig, Options};
+use crate::driver::{self, ClientHandle, clock};
+use crate::error::{Error, ErrorKind};
+use crate::record::TopicPartition;
+use crate::state::guard::lock;
+use crate::state::parker::Sleeper;
+use crate::state::wake::Wake;
+
+use engine::Engine;
+use face::{Command, Face, Look, OneRecord, Want, WholeBatch, not_assigned};
+use promise::Promise;
+
+pub use batch::{Batch, ConsumerRecord};
+pub use commit::{Commit, Committed};
+pub use face::ConsumerStats;
+pub use ottla_protocol::record::{Headers, RecordView};
+
+/// How long a close in the background may take when the last handle was dropped.
+const DROP_DEADLINE: Duration = Duration::from_secs(5);
+/// What a call waits beyond its time for the reason why it was not enough.
+const SLACK: Duration = Duration::from_millis(50);
+
+/// Reads topics, sharing their partitions with the other members of its group.
+///
+/// A handle: clones are the same consumer. It may be used from any thread, but records are meant
+/// to be asked for by one at a time: a call counts as finished what the call before it gave.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use ottla::{Commit, Consumer, Options};
+///
+/// let options = Options::new()
+///     .set("bootstrap.servers", "localhost:9092")?
+///     .set("group.id", "billing")?;
+/// let consumer = Consumer::new(&options)?;
+/// consumer.subscribe(&["orders"])?;
+/// while let Some(record) = consumer.poll(Duration::from_secs(10))? {
+///     println!("{} {:?}", record.offset(), record.value());
+/// }
+/// consumer.close(Duration::from_secs(5))?;
+/// # Ok::<(), ottla::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Consumer {
+    own: Arc<Own>,
+}
+
+/// What the handles of one consumer share.
+struct Own {
+    config: ConsumerConfig,
+    face: Arc<Face>,
+    wake: Arc<Wake>,
+    /// Resolved when the machine has ended.
+    closed: Arc<Promise<()>>,
+    stage: Mutex<Stage>,
+}
+
+enum Stage {
+    /// Nothing needed the network yet.
+    New,
+    Running(ClientHandle),
+    Closed(Option<ClientHandle>),
+}
+
+impl Consumer {
+    /// A consumer of these options. Nothing is connected before it is needed.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        let config = ConsumerConfig::new(options)?;
+        let wake = Arc::<Wake>::default();
+        let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
+        let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
+        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage }) })
+    }
+
+    /// Reads these topics, and no others from now on. The group shares out their partitions.
+    ///
+    /// `InvalidGroup` without `group.id`; `InvalidTopic` for a name that no topic can have.
+    pub fn subscribe(&self, topics: &[&str]) -> Result<(), Error> {
+        let mut names = Vec::with_capacity(topics.len());
+        for &topic in topics {
+            check_topic(topic)?;
+            names.push(Arc::from(topic));
+        }
+        self.command(Command::Subscribe(names))
+    }
+
+    /// Leaves the group, after what is finished was committed, and reads nothing.
+    pub fn unsubscribe(&self) -> Result<(), Error> {
+        self.command(Command::Subscribe(Vec::new()))
+    }
+
+    /// The partitions that are this consumer's now.
+    pub fn assignment(&self) -> Vec<TopicPartition> {
+        self.own.face.partitions()
+    }
+
+    /// The next record; nothing if the time is over before one comes, or after [`Self::wakeup`].
+    ///
+    /// What the call before gave counts as finished. An error tells of one partition or of the
+    /// group, and unless its class is fatal the next call goes on.
+    pub fn poll(&self, timeout: Duration) -> Result<Option<ConsumerRecord>, Error> {
+        self.own.face.take(&OneRecord, timeout)
+    }
+
+    /// The next batch of one partition, of `max.poll.records` at most; else as [`Self::poll`].
+    pub fn poll_batch(&self, timeout: Duration) -> Result<Option<Batch>, Error> {
+        self.own.face.take(&self.whole(), timeout)
+    }
+
+    /// The next record, if one is ready.
+    pub fn try_poll(&self) -> Result<Option<ConsumerRecord>, Error> {
+        self.attempt(&OneRecord)
+    }
+
+    /// The next batch, if one is ready.
+    pub fn try_poll_batch(&self) -> Result<Option<Batch>, Error> {
+        self.attempt(&self.whole())
+    }
+
+    /// The next record, for tasks; nothing only after [`Self::wakeup`].
+    ///
+    /// Dropping the future loses no record.
+    pub fn next(
+        &self,
+    ) -> impl Future<Output = Result<Option<ConsumerRecord>, Error>> + Send + use<> {
+        NextOf { own: Arc::clone(&self.own), want: OneRecord, wait: None }
+    }
+
+    /// The next batch, for tasks; nothing only after [`Self::wakeup`].
+    ///
+    /// Dropping the future loses no record.
+    pub fn next_batch(&self) -> impl Future<Output = Result<Option<Batch>, Error>> + Send + use<> {
+        NextOf { own: Arc::clone(&self.own), want: self.whole(), wait: None }
+    }
+
+    fn whole(&self) -> WholeBatch {
+        WholeBatch { records_max: self.own.config.poll_records }
+    }
+
+    fn attempt<W: Want>(&self, want: &W) -> Result<Option<W::Taken>, Error> {
+        match self.own.face.look(want, None)? {
+            Look::Found(taken) => Ok(Some(taken)),
+            Look::Nothing | Look::Woken => Ok(None),
+        }
+    }
+
+    /// Has `wake` called when records or an error come to be ready, and nothing was before.
+    ///
+    /// Called on a thread of the client's: it must be quick, and must not call the consumer. It is
+    /// called again only after a poll has found nothing; so poll until then.
+    pub fn on_ready(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.own.face.set_on_ready(Arc::new(wake));
+    }
+
+    /// The offset of the next record to be given of a partition; `None` while it is not known, or
+    /// the partition is not assigned.
+    pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.own.face.position(partition)
+    }
+
+    /// Goes on with a partition from this offset: it is that of the next record given.
+    ///
+    /// `NotAssigned` if it is not this consumer's.
+    pub fn seek(&self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        if offset < 0 {
+            let text = format!("no offset is {offset}: the first is 0");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        self.own.face.seek(partition, offset)
+    }
+
+    /// Gives no records of these partitions until [`Self::resume`]; what was fetched is kept.
+    ///
+    /// `NotAssigned` if one is not this consumer's.
+    pub fn pause(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.own.face.set_paused(partitions, true)
+    }
+
+    /// Gives records of these partitions again.
+    ///
+    /// `NotAssigned` if one is not this consumer's.
+    pub fn resume(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.own.face.set_paused(partitions, false)
+    }
+
+    /// Ends a call that waits for records in another thread; if none does, the next one.
+    pub fn wakeup(&self) {
+        self.own.face.wakeup();
+    }
+
+    /// Counts since the consumer was made.
+    pub fn stats(&self) -> ConsumerStats {
+        self.own.face.stats()
+    }
+
+    /// Commits what is finished, leaves the group, and ends the consumer.
+    ///
+    /// It takes no longer than `timeout`, and says what could not be done by then. What the last
+    /// poll gave is finished only if it was committed, or another poll came after it. A second
+    /// call does nothing. Batches and records stay good.
+    pub fn close(&self, timeout: Duration) -> Result<(), Error> {
+        if self.own.closed.is_resolved() {
+            return Ok(());
+        }
+        let running = self.own.begin_close(timeout);
+        let Some(handle) = running else { return Ok(()) };
+        if driver::on_io_thread() {
+            // It cannot wait for itself; the close goes on.
+            return Ok(());
+        }
+        let result = self.own.closed.wait(timeout.saturating_add(SLACK), "closing the consumer");
+        handle.wait_ended(SLACK);
+        result
+    }
+
+    /// The same for tasks.
+    pub fn close_async(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let resolved = self.own.closed.is_resolved();
+        if resolved || self.own.begin_close(timeout).is_none() {
+            let done = Promise::new();
+            done.resolve(Ok(()));
+            return promise::Promised(done);
+        }
+        promise::Promised(Arc::clone(&self.own.closed))
+    }
+
+    fn command(&self, command: Command) -> Result<(), Error> {
+        self.own.start()?;
+        self.own.face.command(command)
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("group", &self.own.config.group)
+            .field("assignment", &self.assignment())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Own {
+    /// Brings the machine to the I/O thread, the first time.
+    fn start(&self) -> Result<(), Error> {
+        if let Some(error) = self.face.ended() {
+            return Err(error);
+        }
+        let Some(group) = self.config.group.clone() else {
+            let text = "`group.id` is not set, and a consumer needs it to subscribe or commit";
+            return Err(Error::new(ErrorKind::InvalidGroup, text));
+        };
+        let mut stage = lock(&self.stage);
+        if matches!(*stage, Stage::New) {
+            let (config, face) = (self.config.clone(), Arc::clone(&self.face));
+            let closed = Arc::clone(&self.closed);
+            let wake = Arc::clone(&self.wake);
+            let handle = driver::start(&self.config.common, wake, move |random| {
+                Engine::new(config, group, face, closed, random, clock::now())
+            })?;
+            *stage = Stage::Running(handle);
+        }
+        Ok(())
+    }
+
+    /// Refuses all calls from now on and has the machine end; its handle, if there is a machine.
+    fn begin_close(&self, timeout: Duration) -> Option<ClientHandle> {
+        self.face.end(Error::closed());
+        let mut stage = lock(&self.stage);
+        let handle = match std::mem::replace(&mut *stage, Stage::Closed(None)) {
+            Stage::New => None,
+            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle),
+            Stage::Closed(None) => None,
+        };
+        *stage = Stage::Closed(handle.clone());
+        drop(stage);
+        match &handle {
+            Some(_) => {
+                let now = clock::now();
+                let deadline = now.checked_add(timeout).unwrap_or(now + DROP_DEADLINE);
+                self.face.command_close(deadline);
+            }
+            None => self.closed.resolve(Ok(())),
+        }
+        handle
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if !self.closed.is_resolved() {
+            self.begin_close(DROP_DEADLINE);
+        }
+    }
+}
+
+/// A future of the next record or batch.
+struct NextOf<W> {
+    own: Arc<Own>,
+    want: W,
+    wait: Option<u64>,
+}
+
+impl<W: Want + Unpin> Future for NextOf<W> {
+    type Output = Result<Option<W::Taken>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let face = Arc::clone(&self.own.face);
+        let wait = *self.wait.get_or_insert_with(|| face.wait_id());
+        face.forget_wait(wait);
+        let sleeper = Sleeper::Task(cx.waker().clone());
+        match face.look(&self.want, Some((wait, sleeper))) {
+            Ok(Look::Found(taken)) => Poll::Ready(Ok(Some(taken))),
+            Ok(Look::Woken) => Poll::Ready(Ok(None)),
+            Ok(Look::Nothing) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl<W> Drop for NextOf<W> {
+    fn drop(&mut self) {
+        if let Some(wait) = self.wait {
+            self.own.face.forget_wait(wait);
+        }
+    }
+}
+
+/// Kafka's rule for topic names.
+fn check_topic(topic: &str) -> Result<(), Error> {
+    let letters = topic.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if letters && (1..=249).contains(&topic.len()) && topic != "." && topic != ".." {
+        return Ok(());
+    }
+    let shown: String = topic.chars().take(60).collect();
+    let text = format!("`{}` cannot be the name of a topic", shown.escape_debug());
+    Err(Error::new(ErrorKind::InvalidTopic, text)
+        .with_hint("1 to 249 letters, digits, dots, underscores and hyphens"))
+}

@@ -1,0 +1,239 @@
+//! Committed offsets, and the starts of partitions, as Kafka's messages.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_protocol::messages::list_offsets_request::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
+};
+use ottla_protocol::messages::list_offsets_response::ListOffsetsResponse;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::offset_commit_response::OffsetCommitResponse;
+use ottla_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponse;
+use ottla_protocol::{ApiKey, Uuid};
+
+use super::{GroupNames, by_topic, millis};
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::cluster::Cluster;
+use crate::state::commits::{CommitAnswer, CommitAsk};
+use crate::state::fetcher::{StartAnswer, StartAsk};
+use crate::state::lookups::{Committed, LookupAnswer};
+use crate::state::machine::{Answer, Body, body};
+
+/// The topics of a question by name and id: answers may name either.
+#[derive(Debug, Clone)]
+pub(in crate::consumer) struct TopicIds(Vec<(Arc<str>, Uuid)>);
+
+impl TopicIds {
+    /// The topics of these partitions, with the ids that are known.
+    pub(in crate::consumer) fn of<'a>(
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+        cluster: &Cluster,
+    ) -> Self {
+        let mut topics: Vec<&Arc<str>> = partitions.into_iter().map(|part| &part.topic).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        let id = |topic: &Arc<str>| cluster.topic(topic).map_or(Uuid::ZERO, |known| known.id);
+        Self(topics.into_iter().map(|topic| (Arc::clone(topic), id(topic))).collect())
+    }
+
+    /// Versions of an API up to `by_name`, and above it if the id of every topic is known.
+    fn versions(&self, key: ApiKey, min: i16, by_name: i16) -> RangeInclusive<i16> {
+        let known = self.0.iter().all(|(_, id)| !id.is_zero());
+        min..=if known { *key.served().end() } else { by_name }
+    }
+
+    fn id(&self, topic: &str) -> Uuid {
+        self.0.iter().find(|(name, _)| **name == *topic).map_or(Uuid::ZERO, |&(_, id)| id)
+    }
+
+    /// The topic that an answer names by one or the other.
+    fn name(&self, name: &str, id: Uuid) -> Option<&Arc<str>> {
+        let same = |row: &&(Arc<str>, Uuid)| {
+            if name.is_empty() { row.1 == id && !id.is_zero() } else { *row.0 == *name }
+        };
+        self.0.iter().find(same).map(|(name, _)| name)
+    }
+}
+
+/// The first version of both APIs that names topics by their ids (KIP-848's companion).
+const BY_ID: i16 = 10;
+
+pub(in crate::consumer) fn commit(
+    names: &GroupNames,
+    ids: TopicIds,
+    ask: CommitAsk,
+) -> Box<dyn Body> {
+    let names = names.clone();
+    let min = if names.instance_id.is_some() { 7 } else { *ApiKey::OffsetCommit.served().start() };
+    let versions = ids.versions(ApiKey::OffsetCommit, min, BY_ID - 1);
+    let CommitAsk { identity, marks } = ask;
+    let topics = by_topic(marks);
+    body(ApiKey::OffsetCommit, versions, move |frame| {
+        let by_id = frame.version >= BY_ID;
+        let topics = topics.iter().map(|(topic, rows)| OffsetCommitRequestTopic {
+            name: if by_id { "" } else { topic },
+            topic_id: if by_id { ids.id(topic) } else { Uuid::ZERO },
+            partitions: rows
+                .iter()
+                .map(|(partition, mark)| OffsetCommitRequestPartition {
+                    partition_index: *partition,
+                    committed_offset: mark.offset,
+                    committed_leader_epoch: mark.leader_epoch,
+                    committed_metadata: Some(""),
+                })
+                .collect(),
+        });
+        frame.put(&OffsetCommitRequest {
+            group_id: &names.group,
+            generation_id_or_member_epoch: identity.generation,
+            member_id: &identity.member_id,
+            group_instance_id: names.instance_id.as_deref(),
+            topics: topics.collect(),
+            ..OffsetCommitRequest::default()
+        })
+    })
+}
+
+pub(in crate::consumer) fn committed(
+    answer: &Answer,
+    ids: &TopicIds,
+) -> Result<CommitAnswer, Error> {
+    let response = answer.decode::<OffsetCommitResponse<'_>>()?;
+    let mut partitions = Vec::new();
+    for topic in &response.topics {
+        let Some(name) = ids.name(topic.name, topic.topic_id) else { continue };
+        partitions.extend(topic.partitions.iter().map(|row| {
+            let partition = TopicPartition::new(Arc::clone(name), row.partition_index);
+            (partition, row.error_code)
+        }));
+    }
+    Ok(CommitAnswer { partitions })
+}
+
+pub(in crate::consumer) fn lookup(
+    names: &GroupNames,
+    ids: TopicIds,
+    partitions: Vec<TopicPartition>,
+    stable: Stable,
+) -> Box<dyn Body> {
+    let group = Arc::clone(&names.group);
+    let require_stable = stable == Stable::Required;
+    let min = if require_stable { 7 } else { *ApiKey::OffsetFetch.served().start() };
+    let versions = ids.versions(ApiKey::OffsetFetch, min, BY_ID - 1);
+    let topics = by_topic(partitions.into_iter().map(|partition| (partition, ())));
+    body(ApiKey::OffsetFetch, versions, move |frame| {
+        let rows = topics.iter().map(|(topic, rows)| {
+            (topic, rows.iter().map(|&(partition, ())| partition).collect::<Vec<i32>>())
+        });
+        let mut request = OffsetFetchRequest { require_stable, ..OffsetFetchRequest::default() };
+        if frame.version >= 8 {
+            let by_id = frame.version >= BY_ID;
+            let topics = rows.map(|(topic, partition_indexes)| OffsetFetchRequestTopics {
+                name: if by_id { "" } else { topic },
+                topic_id: if by_id { ids.id(topic) } else { Uuid::ZERO },
+                partition_indexes,
+            });
+            request.groups = vec![OffsetFetchRequestGroup {
+                group_id: &group,
+                topics: Some(topics.collect()),
+                ..OffsetFetchRequestGroup::default()
+            }];
+        } else {
+            request.group_id = &group;
+            let topics = rows.map(|(name, partition_indexes)| OffsetFetchRequestTopic {
+                name,
+                partition_indexes,
+            });
+            request.topics = Some(topics.collect());
+        }
+        frame.put(&request)
+    })
+}
+
+/// Whether an offset that a transaction is about to change may be told (KIP-447).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::consumer) enum Stable {
+    Required,
+    NotRequired,
+}
+
+pub(in crate::consumer) fn looked_up(
+    answer: &Answer,
+    ids: &TopicIds,
+) -> Result<LookupAnswer, Error> {
+    let response = answer.decode::<OffsetFetchResponse<'_>>()?;
+    let mut partitions = Vec::new();
+    let Some(group) = response.groups.first().filter(|_| answer.version >= 8) else {
+        for topic in &response.topics {
+            let Some(name) = ids.name(topic.name, Uuid::ZERO) else { continue };
+            partitions.extend(topic.partitions.iter().map(|row| {
+                let partition = TopicPartition::new(Arc::clone(name), row.partition_index);
+                let leader_epoch = row.committed_leader_epoch;
+                (
+                    partition,
+                    Committed { offset: row.committed_offset, leader_epoch },
+                    row.error_code,
+                )
+            }));
+        }
+        return Ok(LookupAnswer { error: response.error_code, partitions });
+    };
+    for topic in &group.topics {
+        let Some(name) = ids.name(topic.name, topic.topic_id) else { continue };
+        partitions.extend(topic.partitions.iter().map(|row| {
+            let partition = TopicPartition::new(Arc::clone(name), row.partition_index);
+            let leader_epoch = row.committed_leader_epoch;
+            (partition, Committed { offset: row.committed_offset, leader_epoch }, row.error_code)
+        }));
+    }
+    Ok(LookupAnswer { error: group.error_code, partitions })
+}
+
+pub(in crate::consumer) fn starts(ask: StartAsk, timeout: Duration) -> Box<dyn Body> {
+    let served = ApiKey::ListOffsets.served();
+    let min = if ask.read_committed { 2 } else { *served.start() };
+    let isolation_level = i8::from(ask.read_committed);
+    let rows = ask.parts.into_iter().map(|(partition, leader, start)| (partition, (leader, start)));
+    let topics = by_topic(rows);
+    body(ApiKey::ListOffsets, min..=*served.end(), move |frame| {
+        let topics = topics.iter().map(|(topic, rows)| ListOffsetsTopic {
+            name: topic,
+            partitions: rows
+                .iter()
+                .map(|&(partition_index, (leader, start))| ListOffsetsPartition {
+                    partition_index,
+                    current_leader_epoch: leader.epoch,
+                    timestamp: start.timestamp(),
+                })
+                .collect(),
+        });
+        frame.put(&ListOffsetsRequest {
+            // Consumers are no replica.
+            replica_id: -1,
+            isolation_level,
+            topics: topics.collect(),
+            timeout_ms: millis(timeout),
+        })
+    })
+}
+
+pub(in crate::consumer) fn started(answer: &Answer) -> Result<StartAnswer, Error> {
+    let response = answer.decode::<ListOffsetsResponse<'_>>()?;
+    let mut parts = Vec::new();
+    for topic in &response.topics {
+        let name: Arc<str> = Arc::from(topic.name);
+        parts.extend(topic.partitions.iter().map(|row| {
+            let partition = TopicPartition::new(Arc::clone(&name), row.partition_index);
+            (partition, row.offset, row.error_code)
+        }));
+    }
+    Ok(StartAnswer { parts })
+}
