@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ottla_protocol::ErrorCode;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -196,7 +197,12 @@ impl Broker {
             Ok(Err(refused)) => {
                 Err(BrokerError::Topic { code: refused.code.0, reason: refused.message })
             }
-            Err(_dropped) => Err(BrokerError::Stopped),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let seconds = CREATE_DEADLINE.as_secs();
+                let reason = format!("it was not there after {seconds} s");
+                Err(BrokerError::Topic { code: ErrorCode::REQUEST_TIMED_OUT.0, reason })
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(BrokerError::Stopped),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Frames that are none: the connection ends, and everybody else is served.
+#![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 mod client;
 
 use std::io::Write as _;
 
-use client::{Client, batch, produce_request};
+use client::{Client, batch, fetch_request, produce_request, values};
 use ottla_broker::{Broker, BrokerConfig};
 use ottla_protocol::Writer;
 use ottla_protocol::frame::encode_request;
@@ -124,4 +125,24 @@ fn batch_above_the_topics_limit_is_refused_and_the_connection_kept() {
     let code = response.responses[0].partition_responses[0].error_code;
     assert_eq!(code, ottla_protocol::ErrorCode::MESSAGE_TOO_LARGE);
     assert_eq!(client.produce("orders", &["short"]), 0);
+}
+
+#[test]
+fn client_that_takes_no_answers_holds_up_nobody_but_itself() {
+    let broker = broker();
+    let mut good = Client::connect(broker.address());
+    good.create("orders");
+    let long = "w".repeat(500_000);
+    for _ in 0..4 {
+        good.produce("orders", &[&long]);
+    }
+    let mut lazy = Client::connect(broker.address());
+    // 400 answers of 1 MB each: far more than all sockets between us can hold.
+    let ids: Vec<_> = (0..400).map(|_| lazy.send(12, &fetch_request("orders", 0, 0, 1))).collect();
+    assert_eq!(good.fetch("orders", 3), [long.as_str()]);
+    for id in ids {
+        let answer = lazy.receive(12);
+        assert_eq!(answer.correlation_id(), id);
+        assert_eq!(values(&answer.decode()).len(), 2, "as many batches as fit into 1 MiB");
+    }
 }

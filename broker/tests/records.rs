@@ -1,4 +1,5 @@
 //! Records in and out of a broker, over its port.
+#![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 mod client;
 

@@ -1,4 +1,5 @@
 //! A broker's life: start, stop, kill, and what a data folder keeps.
+#![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 mod client;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ottla_protocol::Uuid;
 use ottla_storage::checkpoint::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
-use ottla_storage::folder::folder_name;
+use ottla_storage::folder::{folder_name, parse_folder_name};
 use ottla_storage::{
     CleanShutdown, DirectoryLock, DiskFiles, Files, Log, LogConfig, LogError, LogErrorKind,
     MemoryFiles, MetaProperties, OffsetCheckpoint, Opening,
@@ -158,6 +158,17 @@ impl DataFolder {
         let (log, report) = Log::open(self.files.clone(), &dir, topic_id, config, opening)?;
         tracing::debug!(topic, partition, ?report, "log opened");
         Ok(log)
+    }
+
+    /// The partitions that have a folder here, whether or not they are open.
+    pub(crate) fn partitions(&self) -> Vec<(String, i32)> {
+        let entries = self.files.list(&self.dir).unwrap_or_else(|error| {
+            tracing::warn!(dir = %self.dir.display(), %error, "the data folder cannot be listed");
+            Vec::new()
+        });
+        let folders = entries.iter().filter(|entry| entry.is_dir);
+        let names = folders.filter_map(|entry| parse_folder_name(&entry.name));
+        names.map(|(topic, partition)| (topic.to_owned(), partition)).collect()
     }
 
     /// Removes a partition's folder.

@@ -34,10 +34,8 @@ impl ConnectionInfo {
 
 /// Why the reading half ended.
 enum ReadEnd {
-    /// The client is gone in good order.
-    Closed,
-    /// The client broke a rule, or the socket did.
-    Broken(String),
+    /// The connection ends.
+    Ended(Ended),
     /// The broker stops.
     Stopping,
 }
@@ -55,16 +53,19 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
     let outbox = Arc::new(Outbox::default());
     let mut outbound = Outbound::new(&stream, &outbox, &node.buffers, node.clock);
     let ended = first(read(&node, &info, &stream, &outbox), outbound.run(Until::Forever)).await;
-    let broken = match ended {
-        First::A(ReadEnd::Closed) | First::B(Ok(())) => None,
-        First::A(ReadEnd::Broken(reason)) | First::B(Err(reason)) => Some(reason),
-        First::A(ReadEnd::Stopping) => outbound.run(Until::Drained).await.err(),
+    let ended = match ended {
+        First::A(ReadEnd::Ended(ended)) | First::B(Err(ended)) => ended,
+        First::A(ReadEnd::Stopping) => {
+            outbound.run(Until::Drained).await.err().unwrap_or(Ended::Closed)
+        }
+        // It ends by itself only where it was asked to.
+        First::B(Ok(())) => Ended::Closed,
     };
     outbox.abandon();
-    if let Some(reason) = broken {
-        tracing::warn!(%peer, reason, "connection closed");
-    } else {
-        tracing::debug!(%peer, "connection closed");
+    match ended {
+        Ended::Closed => tracing::debug!(%peer, "connection closed"),
+        Ended::Lost(error) => tracing::debug!(%peer, %error, "connection lost"),
+        Ended::Broken(reason) => tracing::warn!(%peer, reason, "connection closed"),
     }
 }
 
@@ -84,13 +85,12 @@ async fn read(
         };
         let frame = match first(next, stopping.as_mut()).await {
             First::A(Ok(frame)) => frame,
-            First::A(Err(Ended::Closed)) => return ReadEnd::Closed,
-            First::A(Err(Ended::Broken(reason))) => return ReadEnd::Broken(reason),
+            First::A(Err(ended)) => return ReadEnd::Ended(ended),
             First::B(()) => return ReadEnd::Stopping,
         };
         // Not cut short by a stop: a fetch that waits ends by itself, with an answer.
         if let Err(reason) = dispatch(node, info, frame, outbox).await {
-            return ReadEnd::Broken(reason);
+            return ReadEnd::Ended(Ended::Broken(reason));
         }
     }
 }

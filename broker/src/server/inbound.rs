@@ -30,18 +30,20 @@ pub(crate) struct Frame {
     pub(crate) charge: Charge,
 }
 
-/// Why there is no further frame.
+/// Why a connection ends.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The peer closed between two requests.
     Closed,
-    /// The connection failed or broke a rule; the text says which.
+    /// The connection failed, as connections do.
+    Lost(io::Error),
+    /// The peer broke a rule; the text says which.
     Broken(String),
 }
 
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Self {
-        Self::Broken(error.to_string())
+        Self::Lost(error)
     }
 }
 

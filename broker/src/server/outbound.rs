@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::driver::clock::Clock;
 use crate::server::buffers::Buffers;
+use crate::server::inbound::Ended;
 use crate::server::outbox::{Outbox, Piece, Sending};
 
 /// How long a peer may take no byte of an answer that waits for it.
@@ -59,19 +60,19 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Sends until there is nothing more to send; an error is why the connection must end.
+    /// Sends until there is nothing more to send; an error is why the connection ends.
     ///
     /// May be dropped while it waits and called again.
-    pub(crate) async fn run(&mut self, until: Until) -> Result<(), String> {
+    pub(crate) async fn run(&mut self, until: Until) -> Result<(), Ended> {
         loop {
             if self.unsent.is_empty() {
-                let drained = self
-                    .fill()
-                    .map_err(|error| format!("records of an answer cannot be read: {error}"))?;
+                let drained = self.fill().map_err(|error| {
+                    Ended::Broken(format!("records of an answer cannot be read: {error}"))
+                })?;
                 if self.unsent.is_empty() {
                     self.release();
                     if let Some(reason) = self.closing.take() {
-                        return Err(reason);
+                        return Err(Ended::Broken(reason));
                     }
                     if drained && until == Until::Drained {
                         return Ok(());
@@ -80,7 +81,7 @@ impl<'a> Outbound<'a> {
                     continue;
                 }
             }
-            self.send().await.map_err(|error| error.to_string())?;
+            self.send().await?;
         }
     }
 
@@ -116,7 +117,7 @@ impl<'a> Outbound<'a> {
     }
 
     /// Writes some of the buffer, waiting for the peer if need be.
-    async fn send(&mut self) -> io::Result<()> {
+    async fn send(&mut self) -> Result<(), Ended> {
         let filled = self.buffer.as_ref().and_then(|buffer| buffer.get(self.unsent.clone()));
         let unsent = filled.unwrap_or_default();
         match self.stream.try_write(unsent) {
@@ -127,15 +128,15 @@ impl<'a> Outbound<'a> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let deadline = self.clock.now() + STALL_DEADLINE;
                 match self.clock.until(deadline, self.stream.writable()).await {
-                    Ok(writable) => writable,
+                    Ok(writable) => Ok(writable?),
                     Err(_elapsed) => {
                         let seconds = STALL_DEADLINE.as_secs();
                         let reason = format!("the peer took no answer for {seconds} s");
-                        Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+                        Err(Ended::Broken(reason))
                     }
                 }
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -55,7 +55,6 @@ struct State {
     first: u64,
     /// The sender was told and has not looked yet.
     signalled: bool,
-    gone: bool,
 }
 
 #[derive(Debug)]
@@ -136,16 +135,12 @@ impl Outbox {
 
     /// The connection is gone; what is answered from now on is dropped.
     pub(crate) fn abandon(&self) {
-        let slots = {
-            let mut state = self.state();
-            state.gone = true;
-            std::mem::take(&mut state.slots)
-        };
+        let slots = std::mem::take(&mut self.state().slots);
         drop(slots);
     }
 
     fn put(&self, number: u64, slot: Slot) {
-        let (dropped, wake, moved);
+        let (dropped, wake);
         {
             let mut state = self.state();
             let at = number.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
@@ -158,15 +153,12 @@ impl Outbox {
             dropped = std::mem::replace(place, slot);
             // Only the first in order can be sent; the others are found behind it.
             wake = at == Some(0) && !std::mem::replace(&mut state.signalled, true);
-            moved = !state.gone;
         }
         drop(dropped);
         if wake {
             self.ready.notify_one();
         }
-        if moved {
-            self.progress.notify_one();
-        }
+        self.progress.notify_one();
     }
 }
 
