@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ottla_protocol::Uuid;
 
-use crate::error::LogError;
+use crate::error::{LogError, LogErrorKind};
 use crate::files::{File, Files, OpenMode};
 
 /// Name of the checkpoint below which all is flushed.
@@ -190,15 +190,16 @@ impl MetaProperties {
         let path = dir.join(META_PROPERTIES);
         let Some(text) = read_text(files, &path)? else { return Ok(None) };
         let properties = parse_properties(&text);
+        let foreign = |what: String| LogError::new(LogErrorKind::Foreign, &path, what);
         let get = |key: &str| {
-            let missing = || LogError::malformed(&path, format!("the file has no {key}"));
+            let missing = || foreign(format!("the file has no {key}"));
             properties.get(key).ok_or_else(missing)
         };
         if get("version")? != "1" {
             let found = get("version")?;
-            return Err(LogError::malformed(&path, format!("version {found} is not 1")));
+            return Err(foreign(format!("version {found} is not 1")));
         }
-        let wrong = |key: &str| LogError::malformed(&path, format!("its {key} makes no sense"));
+        let wrong = |key: &str| foreign(format!("its {key} makes no sense"));
         let node_id = get("node.id")?.parse().map_err(|_| wrong("node.id"))?;
         let directory_id = match properties.get("directory.id") {
             Some(id) => id.parse().map_err(|_| wrong("directory.id"))?,
@@ -256,7 +257,7 @@ impl CleanShutdown {
         let text = match read_text(files, &path) {
             Ok(None) => return Ok(None),
             Ok(Some(text)) => Some(text),
-            Err(error) if error.kind() == crate::LogErrorKind::Malformed => None,
+            Err(error) if error.kind() == LogErrorKind::Malformed => None,
             Err(error) => return Err(error),
         };
         files.remove_file(&path).map_err(|error| LogError::io(&path, "cannot remove", error))?;

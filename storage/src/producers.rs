@@ -306,3 +306,6 @@ impl Fields<'_> {
         Some((id, producer))
     }
 }
+
+#[cfg(test)]
+mod tests;

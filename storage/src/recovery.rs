@@ -214,10 +214,12 @@ impl Loader<'_> {
             self.config,
             (size, i64::MAX, self.opening.now_ms),
         )?;
+        let last_dated = active.last_dated_offset();
         let walked = note_headers(&mut active, size);
         if used && let Ok(end) = walked {
             let dated = first_timestamp(&active).is_some_and(|timestamp| timestamp >= 0);
-            if active.has_time_entries() || !dated {
+            if last_dated.is_none_or(|offset| offset < end) && (active.has_time_entries() || !dated)
+            {
                 return Ok((active, end));
             }
         }
@@ -268,7 +270,15 @@ fn note_headers(active: &mut ActiveSegment, size: u64) -> Result<i64, WalkError>
     let file = Arc::clone(&active.shared().file);
     let mut walk = HeaderWalk::new(file.as_ref(), active.size(), size, active.base());
     let mut end = active.base();
+    let mut named = active.last_entry_offset();
     while let Some(batch) = walk.next()? {
+        if let Some(named) = named.take()
+            && named != batch.header.last_offset()
+        {
+            let what = format!("the index says that the batch ends with offset {named}");
+            let (position, offset) = (batch.position, batch.header.base_offset);
+            return Err(WalkError::Bad { position, offset, what });
+        }
         active.note(&batch.header);
         end = batch.header.next_offset();
     }

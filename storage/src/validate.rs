@@ -233,3 +233,6 @@ fn check_records(batch: &Batch<'_>, rules: &AppendRules, now_ms: i64) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,9 @@ use std::io::IoSlice;
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::ErrorCode;
-use ottla_protocol::record::{BatchHeader, TimestampType, batches, stamp, stamp_append_time};
+use ottla_protocol::record::{
+    BatchError, BatchHeader, TimestampType, batches, stamp, stamp_append_time,
+};
 
 use super::Log;
 use crate::error::{LogError, LogErrorKind, Rejected};
@@ -31,6 +33,14 @@ pub struct Incoming {
     pub header: BatchHeader,
     /// Who wants it appended.
     pub origin: Origin,
+}
+
+impl Incoming {
+    /// Takes one whole batch that a part of this broker made; an error if it is none.
+    pub fn parse(bytes: BytesMut, origin: Origin) -> Result<Self, BatchError> {
+        let header = BatchHeader::parse(&bytes)?;
+        Ok(Self { bytes, header, origin })
+    }
 }
 
 /// Where a batch stands in the log.
@@ -167,9 +177,8 @@ impl Log {
         leader_epoch: i32,
         now_ms: i64,
     ) -> Result<(Staged<BytesMut>, Appended), Rejected> {
-        let broken = |fault: ottla_protocol::record::BatchError| {
-            Rejected::new(ErrorCode::CORRUPT_MESSAGE, fault.to_string())
-        };
+        let broken =
+            |fault: BatchError| Rejected::new(ErrorCode::CORRUPT_MESSAGE, fault.to_string());
         let mut header = batch.header;
         let mut timestamp = -1;
         if self.config.timestamp_type == TimestampType::LogAppendTime

@@ -48,6 +48,8 @@ impl Loader<'_> {
         self.report.checked_segments += 1;
         self.changed = true;
         let mut end = base.max(expected);
+        // What began before is known; what begins here is told by the batches.
+        self.epochs.truncate_end(base);
         let epochs = &mut self.epochs;
         let each = |located: &Located, _: &Batch<'_>| {
             let header = &located.header;

@@ -175,6 +175,18 @@ impl ActiveSegment {
         self.offsets.last().is_some()
     }
 
+    /// Last offset of the batch that the last index entry names.
+    pub(crate) fn last_entry_offset(&self) -> Option<i64> {
+        let last = self.offsets.last()?;
+        Some(self.base().saturating_add(i64::from(last.relative)))
+    }
+
+    /// The offset that the last time entry names.
+    pub(crate) fn last_dated_offset(&self) -> Option<i64> {
+        let last = self.times.last()?;
+        Some(self.base().saturating_add(i64::from(last.relative)))
+    }
+
     pub(crate) fn index_paths(&self) -> [&Path; 2] {
         [self.offsets.path(), self.times.path()]
     }

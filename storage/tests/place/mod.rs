@@ -24,7 +24,7 @@ pub(crate) struct Place {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) dir: PathBuf,
     pub(crate) config: LogConfig,
-    _temporary: Option<tempfile::TempDir>,
+    pub(crate) temporary: Option<tempfile::TempDir>,
 }
 
 impl Place {
@@ -32,13 +32,13 @@ impl Place {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let dir = temporary.path().join("orders-0");
         let config = LogConfig::default();
-        Self { files: Arc::new(DiskFiles), dir, config, _temporary: Some(temporary) }
+        Self { files: Arc::new(DiskFiles), dir, config, temporary: Some(temporary) }
     }
 
     pub(crate) fn in_memory() -> Self {
         let dir = PathBuf::from("/data/orders-0");
         let config = LogConfig::default();
-        Self { files: Arc::new(MemoryFiles::new()), dir, config, _temporary: None }
+        Self { files: Arc::new(MemoryFiles::new()), dir, config, temporary: None }
     }
 
     pub(crate) fn with(mut self, change: impl FnOnce(&mut LogConfig)) -> Self {
@@ -156,9 +156,7 @@ impl Draft {
     }
 
     pub(crate) fn incoming(&self) -> Incoming {
-        let bytes = self.bytes();
-        let header = BatchHeader::parse(&bytes).expect("a batch");
-        Incoming { bytes, header, origin: self.origin }
+        Incoming::parse(self.bytes(), self.origin).expect("a batch")
     }
 }
 

@@ -1,0 +1,147 @@
+//! Finding offsets by time.
+#![allow(clippy::expect_used, reason = "a test ends where its set-up does not work")]
+
+mod place;
+
+use ottla_protocol::record::Compression;
+use ottla_storage::{LogReader, Opening};
+use place::{Draft, NOW, Place, append, append_in, on_both};
+use proptest::prelude::*;
+
+fn offset_for(reader: &LogReader, timestamp: i64) -> Option<(i64, i64)> {
+    let found = reader.offset_for_time(timestamp, i64::MAX).expect("read");
+    found.map(|found| (found.offset, found.timestamp))
+}
+
+#[test]
+fn a_record_older_than_its_segments_first_does_not_upset_the_time_index() {
+    on_both(|place| {
+        let size = u64::try_from(Draft::at(&[1000]).bytes().len()).expect("small");
+        let place = place.with(|config| config.segment_bytes = 3 * size);
+        let mut log = place.clean();
+        for timestamp in [1000, 10, 900] {
+            append(&mut log, &Draft::at(&[timestamp]));
+        }
+        append(&mut log, &Draft::at(&[2000]));
+        assert_eq!(log.segment_count(), 2, "rolled");
+        let check = |reader: &LogReader| {
+            assert_eq!(offset_for(reader, 500), Some((0, 1000)));
+            assert_eq!(offset_for(reader, 1000), Some((0, 1000)));
+            assert_eq!(offset_for(reader, 1001), Some((3, 2000)));
+            assert_eq!(offset_for(reader, 0), Some((0, 1000)));
+            let newest = reader.max_timestamp(3).expect("read");
+            assert_eq!(newest, None, "the newest is not below 3");
+        };
+        check(&log.reader());
+        drop(log);
+        let time_index = "00000000000000000000.timeindex";
+        let entry = [&1000_i64.to_be_bytes()[..], &0_u32.to_be_bytes()].concat();
+        assert_eq!(place.read(time_index), entry, "largest time 1000, at the first record");
+        let (log, _) = place.after_crash();
+        check(&log.reader());
+        log.close().expect("closed");
+        assert_eq!(place.read(time_index), entry, "and so again after the rebuild");
+        check(&place.clean().reader());
+    });
+}
+
+#[test]
+fn the_first_record_at_or_after_a_time_is_found_inside_its_batch() {
+    on_both(|place| {
+        let mut log = place.clean();
+        for codec in [Compression::None, Compression::Lz4] {
+            let base = log.log_end();
+            let start = 100 + base * 10;
+            let times: Vec<_> = [0, 30, 10, 20, 30].iter().map(|add| start + add).collect();
+            append(&mut log, &Draft { compression: codec, ..Draft::at(&times) });
+            let reader = log.reader();
+            assert_eq!(offset_for(&reader, start), Some((base, start)));
+            assert_eq!(offset_for(&reader, start + 1), Some((base + 1, start + 30)));
+            assert_eq!(offset_for(&reader, start + 31), None);
+        }
+        append_in(&mut log, &Draft::at(&[50]), 3);
+        let reader = log.reader();
+        assert_eq!(offset_for(&reader, 0), Some((0, 100)));
+        let newest = reader.max_timestamp(i64::MAX).expect("read").expect("there");
+        assert_eq!((newest.offset, newest.timestamp, newest.leader_epoch), (6, 180, 0));
+        assert_eq!(reader.offset_for_time(151, 6).expect("read"), None, "not below 6");
+        assert_eq!((reader.latest(i64::MAX).offset, reader.latest(4).offset), (11, 4));
+        assert_eq!(reader.latest(i64::MAX).leader_epoch, 3);
+        assert_eq!((reader.earliest().offset, reader.earliest().leader_epoch), (0, 0));
+    });
+}
+
+#[test]
+fn records_without_a_time_are_passed_over() {
+    on_both(|place| {
+        let mut log = place.clean();
+        assert_eq!(log.reader().max_timestamp(i64::MAX).expect("read"), None, "empty");
+        append(&mut log, &Draft::at(&[-1]));
+        assert_eq!(log.reader().max_timestamp(i64::MAX).expect("read"), None, "undated");
+        assert_eq!(offset_for(&log.reader(), 0), None);
+        log.close().expect("closed");
+        let (mut log, report) = place.open(Opening::clean(NOW));
+        assert_eq!(report.checked_segments, 0, "a missing time index is right here");
+        append(&mut log, &Draft::at(&[7]));
+        assert_eq!(offset_for(&log.reader(), 0), Some((1, 7)));
+    });
+}
+
+fn small(segment: u64, interval: u64) -> Place {
+    Place::in_memory().with(|config| {
+        config.segment_bytes = segment;
+        config.index_interval_bytes = interval;
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// With sparse indexes over several segments, sealed and active, in memory and from files.
+    #[test]
+    fn lookups_equal_a_linear_scan(
+        batches in prop::collection::vec(
+            (prop::collection::vec(0_i64..200, 1..5), 0_usize..300),
+            1..60,
+        ),
+        segment in 500_u64..6000,
+        interval in 0_u64..2000,
+        reopen in 0_u8..3,
+    ) {
+        let place = small(segment, interval);
+        let mut log = place.clean();
+        let mut records = Vec::new();
+        let mut bases = Vec::new();
+        for (times, value_len) in &batches {
+            let appended = append(&mut log, &Draft::at(times).value_len(*value_len));
+            let offsets = appended.base_offset..;
+            records.extend(offsets.zip(times.iter().copied()));
+            bases.push(appended.base_offset);
+        }
+        let log = match reopen {
+            0 => log,
+            1 => {
+                log.close().expect("closed");
+                place.clean()
+            }
+            _ => {
+                drop(log);
+                place.after_crash().0
+            }
+        };
+        let reader = log.reader();
+        for &(offset, _) in &records {
+            let range = reader.read(offset, 1, i64::MAX, true).expect("in range");
+            let base = bases.iter().rev().find(|&&base| base <= offset);
+            prop_assert_eq!(Some(&range.base_offset), base);
+        }
+        for timestamp in 0..=200 {
+            let scanned = records.iter().find(|record| record.1 >= timestamp).copied();
+            prop_assert_eq!(offset_for(&reader, timestamp), scanned, "time {}", timestamp);
+        }
+        let largest = records.iter().map(|record| record.1).max().expect("some");
+        let scanned = records.iter().find(|record| record.1 == largest).expect("some");
+        let newest = reader.max_timestamp(i64::MAX).expect("read").expect("there");
+        prop_assert_eq!((newest.offset, newest.timestamp), *scanned);
+    }
+}
