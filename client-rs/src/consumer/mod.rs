@@ -133,6 +133,13 @@ impl Consumer {
         self.attempt(&self.whole())
     }
 
+    /// The next record of the batch that is being given out; nothing if that is at its end.
+    ///
+    /// It never waits and never has to decode: for loops that let others run while that is done.
+    pub fn poll_begun(&self) -> Result<Option<ConsumerRecord>, Error> {
+        self.own.face.take_begun(&OneRecord)
+    }
+
     /// The next record, for tasks; nothing only after [`Self::wakeup`].
     ///
     /// Dropping the future loses no record.
@@ -147,6 +154,15 @@ impl Consumer {
     /// Dropping the future loses no record.
     pub fn next_batch(&self) -> impl Future<Output = Result<Option<Batch>, Error>> + Send + use<> {
         NextOf { own: Arc::clone(&self.own), want: self.whole(), wait: None }
+    }
+
+    /// The same, of so many records at most, and of `max.poll.records` at most.
+    pub fn next_batch_of(
+        &self,
+        records_max: usize,
+    ) -> impl Future<Output = Result<Option<Batch>, Error>> + Send + use<> {
+        let records_max = self.own.config.poll_records.min(records_max).max(1);
+        NextOf { own: Arc::clone(&self.own), want: WholeBatch { records_max }, wait: None }
     }
 
     fn whole(&self) -> WholeBatch {

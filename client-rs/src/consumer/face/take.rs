@@ -120,6 +120,24 @@ impl Face {
         }
     }
 
+    /// Takes of the current batch, if there is one.
+    pub(in crate::consumer) fn take_begun<W: Want>(
+        &self,
+        want: &W,
+    ) -> Result<Option<W::Taken>, Error> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.ended {
+            return Err(error.clone());
+        }
+        if inner.current.is_none() || inner.woken {
+            return Ok(None);
+        }
+        if inner.begin_call() {
+            self.wake.wake();
+        }
+        Ok(inner.give(want))
+    }
+
     /// A number for somebody who waits.
     pub(in crate::consumer) fn wait_id(&self) -> u64 {
         let mut inner = self.lock();
