@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use ottla_protocol::record::HEADER_LEN;
+
 use crate::error::LogError;
 use crate::files::{File, Files, OpenMode, SealedBytes};
 
@@ -254,15 +256,17 @@ impl<E: Entry> IndexWriter<E> {
 
     /// An index with the entries of a file, up to the first that `keep` refuses.
     ///
-    /// Entries must rise; what comes after one that does not is refused too. Gives the entries
-    /// that were refused beside the index.
+    /// A segment of `log_size` bytes has room for so many batches, so a file that is far too long
+    /// is not read to its end. Entries must rise; what comes after one that does not is refused
+    /// too. Gives the number of entries that were refused beside the index.
     pub(crate) fn load(
         files: &dyn Files,
         path: PathBuf,
+        log_size: u64,
         keep: impl Fn(&E) -> bool,
     ) -> Result<(Self, usize), LogError> {
         let mut index = Self::new(path);
-        let bytes = match files.read(&index.path) {
+        let bytes = match read_at_most(files, &index.path, entries_max::<E>(log_size)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((index, 0)),
             Err(error) => return Err(LogError::io(&index.path, "cannot read the index", error)),
@@ -363,6 +367,21 @@ impl<E: Entry> IndexWriter<E> {
     }
 }
 
+/// A byte more than the index of a segment of this size can have.
+fn entries_max<E: Entry>(log_size: u64) -> usize {
+    let log_size = usize::try_from(log_size).unwrap_or(usize::MAX);
+    (log_size / HEADER_LEN).saturating_mul(E::SIZE).saturating_add(1)
+}
+
+fn read_at_most(files: &dyn Files, path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let file = files.open(path, OpenMode::Read)?;
+    let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; len.min(max)];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,8 +420,10 @@ mod tests {
         let found = sealed.last_where(|entry| entry.relative <= 50).expect("read");
         assert_eq!(found, Some(OffsetEntry { relative: 50, position: 50 * 4096 }));
         let (loaded, refused) =
-            IndexWriter::<OffsetEntry>::load(files.as_ref(), path, |entry| entry.relative < 60)
-                .expect("loaded");
+            IndexWriter::<OffsetEntry>::load(files.as_ref(), path, 1 << 20, |entry| {
+                entry.relative < 60
+            })
+            .expect("loaded");
         assert_eq!((loaded.len(), refused), (59, 41));
         assert_eq!(loaded.last().map(|entry| entry.relative), Some(59));
     }
@@ -417,7 +438,27 @@ mod tests {
         }
         index.write(&files).expect("written");
         let (loaded, refused) =
-            IndexWriter::<OffsetEntry>::load(&files, path, |_| true).expect("loaded");
+            IndexWriter::<OffsetEntry>::load(&files, path, 1 << 20, |_| true).expect("loaded");
         assert_eq!((loaded.len(), refused), (2, 2));
+    }
+
+    #[test]
+    fn a_file_longer_than_its_segment_allows_is_refused() {
+        let files = MemoryFiles::new();
+        let path = PathBuf::from("/x");
+        let mut index = IndexWriter::<OffsetEntry>::new(path.clone());
+        let mut load = |log_size| {
+            index.reset(&files).expect("removed");
+            for relative in 0..100 {
+                index.push(OffsetEntry { relative, position: relative });
+            }
+            index.write(&files).expect("written");
+            let path = path.clone();
+            IndexWriter::<OffsetEntry>::load(&files, path, log_size, |_| true)
+                .map(|(index, refused)| (index.len(), refused))
+                .expect("loaded")
+        };
+        assert_eq!(load(100 * 61), (100, 0));
+        assert_eq!(load(99 * 61), (99, 1));
     }
 }

@@ -1,10 +1,10 @@
 //! One partition's log on disk, in Apache Kafka's own formats.
 //!
-//! [`Log`] is owned by one thread at a time: it appends, rolls, truncates and flushes. Any number of
-//! [`LogReader`]s read beside it without a lock. Everything goes through [`Files`], so a log lives
-//! on disk ([`DiskFiles`]) or in memory ([`MemoryFiles`]) and behaves the same. [`validate_set`]
-//! judges what a producer sent before it comes to the log; `checkpoint` holds the small files that
-//! lie beside the partitions, and [`DirectoryLock`] keeps a second owner out.
+//! [`Log`] is owned by one thread at a time: it appends, rolls, truncates and flushes. Any number
+//! of [`LogReader`]s read beside it without a lock. Everything goes through [`Files`], so a log
+//! lives on disk ([`DiskFiles`]) or in memory ([`MemoryFiles`]) and behaves the same.
+//! [`validate_set`] judges what a producer sent before it comes to the log; `checkpoint` holds the
+//! small files that lie beside the partitions, and [`DirectoryLock`] keeps a second owner out.
 //!
 //! There is no thread, no clock and no randomness in here: time is an argument.
 

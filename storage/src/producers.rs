@@ -9,7 +9,7 @@ use ottla_protocol::record::{BatchHeader, crc};
 
 use crate::checkpoint::replace;
 use crate::error::{LogError, Rejected};
-use crate::files::Files;
+use crate::files::{Files, OpenMode};
 use crate::folder::{SNAPSHOT, file_name};
 
 /// Batches remembered of each producer: as many as one may have in flight.
@@ -19,6 +19,8 @@ const SNAPSHOT_HEAD: usize = 10;
 /// Bytes of a snapshot's entry.
 const SNAPSHOT_ENTRY: usize = 46;
 const SNAPSHOT_VERSION: i16 = 1;
+/// A snapshot of more bytes is damage: it would hold over five million producers.
+const SNAPSHOT_MAX: u64 = 256 << 20;
 
 /// A stored batch of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -268,8 +270,9 @@ impl Producers {
         offset: i64,
     ) -> Result<Option<Self>, LogError> {
         let path = dir.join(file_name(offset, SNAPSHOT));
-        match files.read(&path) {
-            Ok(bytes) => match Self::parse(&bytes) {
+        match read_bounded(files, &path) {
+            Ok(None) => Err(LogError::malformed(&path, "the snapshot is far too large")),
+            Ok(Some(bytes)) => match Self::parse(&bytes) {
                 Ok(producers) => Ok(Some(producers)),
                 Err(what) => Err(LogError::malformed(&path, what)),
             },
@@ -277,6 +280,19 @@ impl Producers {
             Err(error) => Err(LogError::io(&path, "cannot read", error)),
         }
     }
+}
+
+/// The bytes of a snapshot; `None` if it is larger than one can be.
+fn read_bounded(files: &dyn Files, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = files.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    if len > SNAPSHOT_MAX {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(Some(bytes))
 }
 
 /// Big-endian fields in a row.

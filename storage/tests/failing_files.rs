@@ -153,6 +153,9 @@ fn a_disk_full_at_any_byte_refuses_and_loses_nothing() {
         assert_eq!(error.kind(), LogErrorKind::StorageFull, "{error}");
         let whole = usize::try_from(stored).expect("small");
         assert_eq!(read_from(&log.reader(), 0, 500).len(), whole, "reads go on, room {room}");
+        let on_disk: usize = place.names_of(".log").iter().map(|name| place.read(name).len()).sum();
+        let known = usize::try_from(log.size_bytes()).expect("small");
+        assert_eq!(on_disk, known, "half a write is taken back, room {room}");
         let crashed = Place { files: Arc::new(files.clone()), ..files.place() };
         files.leave_room(i64::MAX);
         assert_eq!(crashed.after_crash().0.log_end(), i64::from(stored), "room {room}");

@@ -136,15 +136,12 @@ impl ActiveSegment {
         (size, end, created_ms): (u64, i64, i64),
     ) -> Result<(Self, bool), LogError> {
         let below = |relative: u32| base.saturating_add(i64::from(relative)) < end;
-        let (offsets, lost) =
-            IndexWriter::load(files, dir.join(file_name(base, INDEX)), |entry: &OffsetEntry| {
-                below(entry.relative) && u64::from(entry.position) < size
-            })?;
-        let (times, lost_times) = IndexWriter::load(
-            files,
-            dir.join(file_name(base, TIME_INDEX)),
-            |entry: &TimeEntry| below(entry.relative),
-        )?;
+        let offsets =
+            |entry: &OffsetEntry| below(entry.relative) && u64::from(entry.position) < size;
+        let times = |entry: &TimeEntry| below(entry.relative);
+        let path = |kind| dir.join(file_name(base, kind));
+        let (offsets, lost) = IndexWriter::load(files, path(INDEX), size, offsets)?;
+        let (times, lost_times) = IndexWriter::load(files, path(TIME_INDEX), size, times)?;
         let mut active = Self::with_indexes(dir, base, file, config, created_ms, offsets, times);
         if let Some(last) = active.times.last() {
             active.largest = (last.timestamp, base.saturating_add(i64::from(last.relative)));
