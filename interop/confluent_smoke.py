@@ -183,13 +183,14 @@ def main():
     passed = 0
     for case in CASES:
         name = "confluent-kafka " + case.__name__.replace("_", " ")
+        begin = time.monotonic()
         try:
             case()
         except Exception:  # noqa: BLE001 - the case failed, whatever it raised; the next one runs
             print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
         else:
             passed += 1
-            print(f"ok      {name}", flush=True)
+            print(f"ok      {name} ({time.monotonic() - begin:.1f} s)", flush=True)
     print(f"{passed} passed, {len(CASES) - passed} failed")
     return 0 if passed == len(CASES) else 1
 

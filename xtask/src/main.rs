@@ -32,7 +32,8 @@ usage: cargo xtask COMMAND
                         quickstart
   codegen [--check]     writes the generated files; --check only compares
   dist python|node|c    what a user installs, under target/dist
-  interop smoke         against kcat, confluent-kafka and Apache Kafka
+  interop smoke         kcat and confluent-kafka on our broker, our client on Apache
+                        Kafka; or one of them: kcat, confluent, kafka
   bench start           time to the first answer, and memory when idle
   ci                    all of it, with one total at the end";
 

@@ -10,7 +10,7 @@ use crate::tools::{self, KCAT};
 use crate::workspace::{Workspace, write};
 
 use super::kafka::Kafka;
-use super::kcat::{Kcat, keyed_lines, same_records};
+use super::kcat::{Kcat, flat, keyed_lines, same_records};
 
 const LIMIT: Duration = Duration::from_mins(1);
 const RECORDS: usize = 2_000;
@@ -57,10 +57,6 @@ pub(super) fn against_kafka(workspace: &Workspace) -> Done<Count> {
     total += consumed(&client, &Kcat::new(bootstrap), scratch.path());
     kafka.stop()?;
     Ok(total)
-}
-
-fn flat(outcome: Done<Result<(), String>>) -> Result<(), String> {
-    outcome.map_err(|stop| stop.to_string()).and_then(|inner| inner)
 }
 
 /// What our client sends, kcat reads.

@@ -88,8 +88,7 @@ pub(super) fn against_our_broker(workspace: &Workspace) -> Done<Count> {
     let kcat = Kcat::new(broker.address());
     let mut total = Count::default();
     let mut check = |name: &str, outcome: Done<Result<(), String>>| {
-        let flat = outcome.map_err(|stop| stop.to_string()).and_then(|inner| inner);
-        total += Count::check(name, flat);
+        total += Count::check(name, flat(outcome));
     };
     let ways: [(&str, &[&str]); 4] = [
         ("plain", &["-X", "enable.idempotence=false"]),
@@ -122,16 +121,30 @@ pub(super) fn against_our_broker(workspace: &Workspace) -> Done<Count> {
     });
     check("our broker stops cleanly on SIGTERM", broker.stop().map(Ok));
     let again = OurBroker::start(&program, dir, &["num.partitions=3"])?;
-    let kcat = Kcat::new(again.address());
-    check("what kcat sent is there after a restart", {
-        let sent = keyed_lines("idempotent", RECORDS);
-        kcat.consume("idempotent").map(|read| same_records(&sent, &read))
-    });
-    check("kcat's group has its offsets after a restart", {
-        kcat.consume_in_group("readers", "plain").map(|read| same_records(&[], &read))
-    });
-    check("the restarted broker stops cleanly", again.stop().map(Ok));
+    total += still_there(&Kcat::new(again.address()), "SIGTERM");
+    // Dropped, it is killed: nothing of it can tidy up.
+    drop(again);
+    let again = OurBroker::start(&program, dir, &["num.partitions=3"])?;
+    total += still_there(&Kcat::new(again.address()), "kill -9");
+    let stopped = again.stop().map_err(|stop| stop.to_string());
+    total += Count::check("the restarted broker stops cleanly", stopped);
     Ok(total)
+}
+
+/// Records and committed offsets that were there before the broker ended.
+fn still_there(kcat: &Kcat, after: &str) -> Count {
+    let sent = keyed_lines("idempotent", RECORDS);
+    let records = kcat.consume("idempotent").map(|read| same_records(&sent, &read));
+    let mut total = Count::check(&format!("records are there after {after}"), flat(records));
+    let read = kcat.consume_in_group("readers", "plain");
+    let offsets = read.map(|read| same_records(&[], &read));
+    total += Count::check(&format!("committed offsets are there after {after}"), flat(offsets));
+    total
+}
+
+/// A check's outcome, whether the check itself failed or what it needed.
+pub(super) fn flat(outcome: Done<Result<(), String>>) -> Result<(), String> {
+    outcome.map_err(|stop| stop.to_string()).and_then(|inner| inner)
 }
 
 #[cfg(test)]

@@ -11,16 +11,26 @@ pub(crate) use kafka::Kafka;
 pub(crate) use ours::{OurBroker, Profile};
 pub(crate) use wire::wait_until_it_answers;
 
-use crate::outcome::{Done, Report};
+use crate::outcome::{Count, Done, Report};
 use crate::workspace::Workspace;
 
-/// Runs one of the interop suites.
-pub(crate) fn run(workspace: &Workspace, report: &mut Report, name: &str) -> Done {
-    if name != "smoke" {
-        return Err(format!("no interop suite called {name}; there is: smoke").into());
+type Suite = fn(&Workspace) -> Done<Count>;
+
+const SUITES: &[(&str, Suite)] = &[
+    ("kcat", kcat::against_our_broker),
+    ("confluent", confluent::against_our_broker),
+    ("kafka", clients::against_kafka),
+];
+
+/// Runs one suite, or with `smoke` all of them.
+pub(crate) fn run(workspace: &Workspace, report: &mut Report, wanted: &str) -> Done {
+    let fits = |name: &str| wanted == "smoke" || wanted == name;
+    if !SUITES.iter().any(|(name, _)| fits(name)) {
+        let names: Vec<&str> = SUITES.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no suite {wanted}; there are: smoke, {}", names.join(", ")).into());
     }
-    report.tests("interop: kcat", || kcat::against_our_broker(workspace));
-    report.tests("interop: confluent-kafka", || confluent::against_our_broker(workspace));
-    report.tests("interop: Apache Kafka", || clients::against_kafka(workspace));
+    for (name, suite) in SUITES.iter().filter(|(name, _)| fits(name)) {
+        report.tests(&format!("interop {name}"), || suite(workspace));
+    }
     Ok(())
 }

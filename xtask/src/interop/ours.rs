@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::outcome::{Done, Stop};
+use crate::outcome::{Doing, Done, Stop};
 use crate::process::{LOOK_AGAIN, Run, Service};
 use crate::workspace::{Workspace, read};
 
@@ -40,6 +40,10 @@ impl OurBroker {
     /// Starts it on a free port with its data under `dir`, and waits until it serves.
     pub(crate) fn start(program: &Path, dir: &Path, options: &[&str]) -> Done<Self> {
         let ready = dir.join("ready");
+        if ready.exists() {
+            // Left by an earlier life, whose port it names.
+            std::fs::remove_file(&ready).doing("cannot remove the old ready file")?;
+        }
         let run = Run::new(program).args(["--listen", "127.0.0.1:0", "--data"]);
         let run = run.arg(dir.join("data")).arg("--ready-file").arg(&ready);
         let run = options.iter().fold(run, |run, option| run.args(["-c", option]));
