@@ -1,5 +1,6 @@
 //! The embedding face: a broker in the caller's process.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -20,6 +21,7 @@ use crate::driver::controller::{Controller, NewTopic};
 use crate::driver::coordinator::{self, Coordinator};
 use crate::driver::folder::{DataFolder, FolderError};
 use crate::driver::partition::{Partition, PartitionSetup};
+use crate::driver::quorum;
 use crate::driver::signals::Blocked;
 use crate::driver::writer::{ReadyList, STACK_BYTES, Writer};
 use crate::node::{METADATA_TOPIC, Node, Phase, Topics};
@@ -123,21 +125,17 @@ impl Broker {
     pub fn start(config: BrokerConfig) -> Result<Self, BrokerError> {
         let clock = Clock;
         let settings = config.settings();
+        // Before the folder is touched: a taken address must not cost it its clean state.
+        let (listener, address) = bind(config.listen_address())?;
         let folder = DataFolder::open(config.data(), settings.node_id, clock)?;
         let folder = Arc::new(folder);
         let _blocked = Blocked::all().map_err(system)?;
         let ready = Arc::new(ReadyList::default());
-        let writer = Writer::start(ready.clone(), clock).map_err(system)?;
         let (phase, watched) = watch::channel(Phase::Running);
-        let node = Arc::new(new_node(settings, clock, folder, &ready, watched)?);
-        let launched = load(&node).and_then(|()| bind(config.listen_address())).and_then(
-            |(listener, address)| {
-                let (runtime, served) = launch(&node, listener)?;
-                Ok((runtime, served, address))
-            },
-        );
-        match launched {
-            Ok((runtime, served, address)) => {
+        let node = Arc::new(new_node(settings, clock, folder, &ready, watched, address)?);
+        let writer = Writer::start(ready, clock).map_err(system)?;
+        match load(&node).and_then(|()| launch(&node, listener)) {
+            Ok((runtime, served)) => {
                 let running = Running { phase, runtime, served, writer };
                 tracing::info!(%address, cluster = %node.cluster_id, "broker started");
                 Ok(Self { address, node, running: Mutex::new(Some(running)) })
@@ -241,16 +239,20 @@ fn new_node(
     folder: Arc<DataFolder>,
     ready: &Arc<ReadyList>,
     phase: watch::Receiver<Phase>,
+    listener: SocketAddr,
 ) -> Result<Node, BrokerError> {
     let segment_bytes = settings.metadata_segment_bytes.to_string();
-    let own = [("segment.bytes", segment_bytes.as_str())];
+    // The quorum's one voter is all the replicas that the log has.
+    let own = [("segment.bytes", segment_bytes.as_str()), ("min.insync.replicas", "1")];
     let config = TopicConfig::resolve(&settings, own)
         .map_err(|error| BrokerError::System(error.to_string()))?;
+    let epoch = quorum::elect(folder.files(), folder.dir(), settings.node_id)
+        .map_err(BrokerError::Folder)?;
     let metadata_log = Partition::new(PartitionSetup {
         topic: METADATA_TOPIC.into(),
         topic_id: METADATA_TOPIC_ID,
         index: 0,
-        leader_epoch: 1,
+        leader_epoch: epoch,
         config: Arc::new(config),
         sync_each_turn: true,
         folder: folder.clone(),
@@ -259,6 +261,7 @@ fn new_node(
     Ok(Node {
         node_id: settings.node_id,
         cluster_id: folder.cluster_id().into(),
+        listener,
         clock,
         topics: Topics::new(folder.clone(), ready.clone()),
         folder,
@@ -276,13 +279,23 @@ fn new_node(
 fn load(node: &Arc<Node>) -> Result<(), BrokerError> {
     node.controller.load(node).map_err(BrokerError::Folder)?;
     if !node.folder.is_clean() {
-        // A broken log is told and stays offline; the others are served.
-        let offline = all_partitions(node).iter().filter(|part| part.log().is_err()).count();
-        if offline > 0 {
-            tracing::error!(offline, "partitions are offline");
-        }
+        check_logs(node);
     }
     node.coordinator.load(node).map_err(BrokerError::Folder)
+}
+
+/// Opens every log that is there, and so checks it. A broken one is told and stays offline; the
+/// others are served.
+fn check_logs(node: &Node) {
+    let there: HashSet<(String, i32)> = node.folder.partitions().into_iter().collect();
+    for partition in all_partitions(node) {
+        if there.contains(&(partition.topic().to_string(), partition.index()))
+            && let Err(error) = partition.log()
+        {
+            let (topic, index) = (partition.topic(), partition.index());
+            tracing::error!(%topic, index, %error, "the partition is offline");
+        }
+    }
 }
 
 fn all_partitions(node: &Node) -> Vec<Arc<Partition>> {

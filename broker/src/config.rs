@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use table::{OPTIONS, OptionError, OptionKind, OptionRow};
-pub(crate) use topic::TopicConfig;
+pub(crate) use topic::{EffectiveOption, TopicConfig};
 
 /// The address of [`BrokerConfig::new`]: a free port on the loopback interface.
 const LISTEN: &str = "127.0.0.1:0";

@@ -1,6 +1,7 @@
 //! What every handler and driver of one broker shares.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -33,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) node_id: i32,
     /// The cluster's id as `meta.properties` keeps it.
     pub(crate) cluster_id: Arc<str>,
+    /// The address that it listens on.
+    pub(crate) listener: SocketAddr,
     /// The one source of time.
     pub(crate) clock: Clock,
     /// The data folder, or memory.
@@ -96,6 +99,14 @@ impl Topic {
     pub(crate) fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
         self.partitions.get(usize::try_from(index).ok()?)
     }
+}
+
+/// The options of an internal topic, with no more replicas asked for than there are.
+///
+/// Kafka keeps to its options and hangs silently on fewer brokers.
+fn on_one_broker(config: &TopicConfig) -> Arc<TopicConfig> {
+    let min_insync_replicas = config.min_insync_replicas.min(1);
+    Arc::new(TopicConfig { min_insync_replicas, ..config.clone() })
 }
 
 /// A topic that the metadata log has just told about.
@@ -166,6 +177,8 @@ impl Topics {
     pub(crate) fn publish(&self, setups: &[TopicSetup]) {
         let mut map = TopicMap::clone(&self.map.load());
         for setup in setups {
+            let internal = &*setup.name == OFFSETS_TOPIC;
+            let config = if internal { on_one_broker(&setup.config) } else { setup.config.clone() };
             let known = map.by_id.get(&setup.id).cloned();
             let mut partitions =
                 known.as_ref().map_or_else(Vec::new, |topic| topic.partitions.clone());
@@ -177,7 +190,7 @@ impl Topics {
                     topic_id: setup.id,
                     index: i32::try_from(index).unwrap_or(i32::MAX),
                     leader_epoch: *leader_epoch,
-                    config: setup.config.clone(),
+                    config: config.clone(),
                     sync_each_turn: false,
                     folder: self.folder.clone(),
                     ready: self.ready.clone(),
@@ -186,8 +199,8 @@ impl Topics {
             let topic = Arc::new(Topic {
                 name: setup.name.clone(),
                 id: setup.id,
-                internal: &*setup.name == OFFSETS_TOPIC,
-                config: setup.config.clone(),
+                internal,
+                config,
                 partitions,
             });
             map.by_name.insert(topic.name.clone(), topic.clone());

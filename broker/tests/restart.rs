@@ -12,6 +12,7 @@ use std::time::Duration;
 use client::{Client, fetch_request};
 use ottla_broker::{Broker, BrokerConfig, BrokerError};
 use ottla_protocol::ErrorCode;
+use ottla_protocol::messages::FindCoordinatorRequest;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -201,4 +202,53 @@ fn broker_starts_and_stops_inside_another_runtime() {
         broker.create_topic("orders", 1).expect("a topic");
         broker.stop(DEADLINE).expect("a clean stop");
     });
+}
+
+#[test]
+fn killed_program_with_many_segments_comes_back_with_all_of_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let text = data.to_str().expect("text");
+    let long = "s".repeat(400_000);
+    let program = Program::start(&["--data", text, "-c", "log.segment.bytes=1048576"]);
+    let mut client = Client::connect(program.address);
+    client.create("orders");
+    for offset in 0..12 {
+        assert_eq!(client.produce("orders", &[&long]), offset);
+    }
+    program.signal("-KILL");
+    program.wait();
+    let segments = std::fs::read_dir(data.join("orders-0")).expect("the partition's folder");
+    let segments = segments.filter_map(Result::ok).map(|entry| entry.file_name());
+    let logs = segments.filter(|name| name.to_string_lossy().ends_with(".log")).count();
+    assert_eq!(logs, 6, "two batches a segment");
+    let program = Program::start(&["--data", text, "-c", "log.segment.bytes=1048576"]);
+    let mut client = Client::connect(program.address);
+    for offset in 0..12 {
+        assert_eq!(client.fetch("orders", offset)[0].len(), long.len());
+    }
+    assert_eq!(client.produce("orders", &["next"]), 12);
+}
+
+#[test]
+fn partitions_of_the_offsets_topic_get_folders_on_first_use() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let text = data.to_str().expect("text");
+    let offsets_folders = || {
+        let entries = std::fs::read_dir(&data).expect("the data folder").filter_map(Result::ok);
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("__consumer_offsets")).count()
+    };
+    for _ in 0..2 {
+        let program = Program::start(&["--data", text]);
+        let mut client = Client::connect(program.address);
+        let request = FindCoordinatorRequest { key: "readers", ..Default::default() };
+        // Creates the topic where it is not there yet.
+        client.call(3, &request);
+        assert!(offsets_folders() <= 1);
+        program.signal("-KILL");
+        program.wait();
+    }
+    assert!(offsets_folders() <= 1, "nor by the check after a crash");
 }

@@ -6,7 +6,7 @@ use ottla_protocol::record::TimestampType;
 use ottla_storage::{AppendRules, LogConfig};
 
 use super::table::OptionKind::{self, Choice, Flag, List, Number};
-use super::{OptionError, Settings};
+use super::{BrokerConfig, OptionError, Settings};
 
 const INT: i64 = 2_147_483_647;
 const LONG: i64 = i64::MAX;
@@ -53,7 +53,49 @@ pub(crate) struct TopicConfig {
     pub(crate) min_insync_replicas: usize,
 }
 
+/// An option as a topic has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EffectiveOption {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its value.
+    pub(crate) value: String,
+    /// Where the value comes from, in Kafka's numbers: see `ConfigSource`.
+    pub(crate) source: i8,
+}
+
+/// The topic's own.
+const SOURCE_TOPIC: i8 = 1;
+/// An option that this broker was started with.
+const SOURCE_BROKER: i8 = 4;
+/// Kafka's default.
+const SOURCE_DEFAULT: i8 = 5;
+
 impl TopicConfig {
+    /// The broker's options alone.
+    pub(crate) fn broker_default(settings: &Settings) -> Self {
+        Self::from_values(settings, &defaults(settings))
+    }
+
+    /// All options of a topic, by name, as they are with its own; those must have been checked.
+    pub(crate) fn effective<'a>(
+        settings: &Settings,
+        own: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Vec<EffectiveOption> {
+        let unset = defaults(&BrokerConfig::new().settings());
+        let own: BTreeMap<_, _> = own.into_iter().collect();
+        let options = defaults(settings).into_iter().map(|(name, value)| match own.get(name) {
+            Some(own) => {
+                EffectiveOption { name, value: own.trim().to_owned(), source: SOURCE_TOPIC }
+            }
+            None if unset.get(name) == Some(&value) => {
+                EffectiveOption { name, value, source: SOURCE_DEFAULT }
+            }
+            None => EffectiveOption { name, value, source: SOURCE_BROKER },
+        });
+        options.collect()
+    }
+
     /// Resolves a topic's own options over the broker's defaults.
     ///
     /// An error for a name or a value that is none.
@@ -61,12 +103,7 @@ impl TopicConfig {
         settings: &Settings,
         own: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, OptionError> {
-        let mut values = BTreeMap::new();
-        for (name, kind, default) in TOPIC_OPTIONS {
-            debug_assert!(kind.takes(default) || default.is_empty(), "{name}");
-            let value = settings.topic_default(name).unwrap_or_else(|| (*default).to_owned());
-            values.insert(*name, value);
-        }
+        let mut values = defaults(settings);
         for (name, value) in own {
             let (name, value) = check(name, value)?;
             values.insert(name, value.to_owned());
@@ -108,6 +145,15 @@ impl TopicConfig {
             min_insync_replicas: size("min.insync.replicas"),
         }
     }
+}
+
+/// What every option is for a topic that sets none itself.
+fn defaults(settings: &Settings) -> BTreeMap<&'static str, String> {
+    let rows = TOPIC_OPTIONS.iter().map(|(name, kind, default)| {
+        debug_assert!(kind.takes(default) || default.is_empty(), "{name}");
+        (*name, settings.topic_default(name).unwrap_or_else(|| (*default).to_owned()))
+    });
+    rows.collect()
 }
 
 /// The option's own name and the trimmed value, if both are what they should be.

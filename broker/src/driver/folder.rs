@@ -1,21 +1,23 @@
 //! The data folder of a broker, or the memory that stands for one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use ottla_protocol::Uuid;
 use ottla_storage::checkpoint::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use ottla_storage::folder::{folder_name, parse_folder_name};
 use ottla_storage::{
-    CleanShutdown, DirectoryLock, DiskFiles, Files, Log, LogConfig, LogError, LogErrorKind,
-    MemoryFiles, MetaProperties, OffsetCheckpoint, Opening,
+    CleanShutdown, DirectoryLock, DiskFiles, Files, FlushJob, Log, LogConfig, LogError,
+    LogErrorKind, MemoryFiles, MetaProperties, OffsetCheckpoint, Opening,
 };
 
 use crate::driver::clock::Clock;
-use crate::driver::partition::ClosedLog;
+use crate::driver::partition::{ClosedLog, Partition};
+use crate::driver::writer::STACK_BYTES;
 
 /// The folder's name where all is in memory.
 const IN_MEMORY: &str = "/memory";
@@ -35,6 +37,16 @@ pub(crate) struct DataFolder {
     clock: Clock,
     lock: Mutex<Option<DirectoryLock>>,
     same_boot: bool,
+    /// Flushes in the background that may not have ended, and what earlier ones reached.
+    flushes: Mutex<Flushes>,
+    /// Held by the thread that writes recovery points.
+    checkpointing: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Flushes {
+    threads: Vec<JoinHandle<()>>,
+    reached: BTreeMap<(String, i32), i64>,
 }
 
 #[derive(Debug)]
@@ -115,6 +127,8 @@ impl DataFolder {
             clock,
             lock: Mutex::new(lock),
             same_boot,
+            flushes: Mutex::default(),
+            checkpointing: Mutex::default(),
         })
     }
 
@@ -136,6 +150,47 @@ impl DataFolder {
     /// Whether the broker that had it last stopped in good order, so that no log needs a walk.
     pub(crate) fn is_clean(&self) -> bool {
         self.clean
+    }
+
+    /// Where its files are kept.
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.files
+    }
+
+    /// Its path.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The partitions that have a folder in it.
+    pub(crate) fn partitions(&self) -> Vec<(String, i32)> {
+        let entries = self.files.list(&self.dir).unwrap_or_else(|error| {
+            tracing::warn!(dir = %self.dir.display(), %error, "the data folder cannot be listed");
+            Vec::new()
+        });
+        let folders = entries.iter().filter(|entry| entry.is_dir);
+        let names = folders.filter_map(|entry| parse_folder_name(&entry.name));
+        names.map(|(topic, index)| (topic.to_owned(), index)).collect()
+    }
+
+    /// Moves a partition's folder out of the way, under a name that Kafka gives to such.
+    pub(crate) fn set_aside(&self, topic: &str, partition: i32) {
+        let name = folder_name(topic, partition);
+        let moved = random_id().map_err(|error| format!("{error:?}")).and_then(|id| {
+            let aside = self.dir.join(format!("{name}.{id}-stray"));
+            let moved = self.files.rename(&self.dir.join(&name), &aside);
+            moved.map(|()| aside).map_err(|error| error.to_string())
+        });
+        match moved {
+            Ok(aside) => tracing::warn!(topic, partition, to = %aside.display(),
+                "a folder that no topic has is set aside; it may be removed"),
+            Err(error) => tracing::warn!(
+                topic,
+                partition,
+                error,
+                "a folder that no topic has stays where it is"
+            ),
+        }
     }
 
     /// Opens a partition's log, creating it if it is not there.
@@ -160,15 +215,64 @@ impl DataFolder {
         Ok(log)
     }
 
-    /// The partitions that have a folder here, whether or not they are open.
-    pub(crate) fn partitions(&self) -> Vec<(String, i32)> {
-        let entries = self.files.list(&self.dir).unwrap_or_else(|error| {
-            tracing::warn!(dir = %self.dir.display(), %error, "the data folder cannot be listed");
-            Vec::new()
-        });
-        let folders = entries.iter().filter(|entry| entry.is_dir);
-        let names = folders.filter_map(|entry| parse_folder_name(&entry.name));
-        names.map(|(topic, partition)| (topic.to_owned(), partition)).collect()
+    /// Flushes on a thread of its own, and tells the partition what came of it.
+    ///
+    /// Rolls are rare, so that threads and checkpoints are few.
+    pub(crate) fn flush_behind(self: &Arc<Self>, partition: &Arc<Partition>, job: FlushJob) {
+        let (folder, flushed) = (self.clone(), partition.clone());
+        let thread = thread::Builder::new()
+            .name("ottla-disk".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let outcome = job.run();
+                if outcome.is_err() {
+                    folder.note_failure();
+                }
+                flushed.handle_flushed(outcome);
+                folder.write_recovery_points();
+            });
+        let mut flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
+        flushes.threads.retain(|thread| !thread.is_finished());
+        match thread {
+            Ok(thread) => flushes.threads.push(thread),
+            // The next roll's flush covers this one's.
+            Err(error) => tracing::warn!(%error, "no thread to flush a sealed segment"),
+        }
+    }
+
+    /// All below `reached` is on the disk: after a crash it need not be checked.
+    ///
+    /// Written with the next flush in the background, so that the writer waits for no disk here.
+    pub(crate) fn note_flushed(&self, topic: &str, partition: i32, reached: i64) {
+        let mut flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
+        flushes.reached.insert((topic.to_owned(), partition), reached);
+    }
+
+    fn write_recovery_points(&self) {
+        // Held over the write: two at once would write the same file aside.
+        let _one = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checkpoint = self.checkpoints.recovery_points.clone();
+        {
+            let flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
+            checkpoint.entries.extend(flushes.reached.iter().map(|(key, at)| (key.clone(), *at)));
+        }
+        if let Err(error) = checkpoint.write(&*self.files, &self.dir.join(RECOVERY_POINTS)) {
+            tracing::warn!(%error, "recovery points are not noted; a crash would check more");
+        }
+    }
+
+    /// Waits for flushes in the background.
+    fn end_flushes(&self) {
+        let threads = {
+            let mut flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut flushes.threads)
+        };
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a flush in the background ended by a panic");
+                self.note_failure();
+            }
+        }
     }
 
     /// Removes a partition's folder.
@@ -195,6 +299,7 @@ impl DataFolder {
         &self,
         closed: &[(Arc<str>, i32, ClosedLog)],
     ) -> Result<(), LogError> {
+        self.end_flushes();
         let gone = self.removed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let write = |name: &str, before: &OffsetCheckpoint, value: fn(&ClosedLog) -> i64| {
             let mut checkpoint = before.clone();

@@ -1,19 +1,23 @@
 //! One partition at work: its inbox, the append role, the high watermark and who waits for it.
 
+mod submission;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ottla_protocol::{ErrorCode, Uuid};
-use ottla_storage::{Appended, Incoming, Log, LogReader, Rejected};
+use ottla_protocol::Uuid;
+use ottla_storage::{Appended, FlushJob, Flushed, Incoming, Log, LogError, LogReader, Rejected};
 
 use crate::config::TopicConfig;
 use crate::driver::folder::DataFolder;
 use crate::driver::writer::ReadyList;
 use crate::state::leader::Leader;
 use crate::state::waiting::{FetchToken, Waiting};
+
+pub(crate) use submission::{Acks, AppendError, Done, Outcome, Refused, Submission};
 
 /// The most batches that one write takes from an inbox.
 const TURN_BATCHES: usize = 256;
@@ -40,102 +44,6 @@ pub(crate) struct PartitionSetup {
     pub(crate) folder: Arc<DataFolder>,
     /// The writer's list.
     pub(crate) ready: Arc<ReadyList>,
-}
-
-/// Batches for one partition, and what happens when they are stored.
-pub(crate) struct Submission {
-    /// Whole, validated batches in order; each is accepted or rejected by itself.
-    pub(crate) batches: Vec<Incoming>,
-    /// When `done` is called.
-    pub(crate) acks: Acks,
-    /// Called once, on the writer's thread with no lock held; must be quick.
-    pub(crate) done: Done,
-}
-
-/// What a submission waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Acks {
-    /// The append alone.
-    Leader,
-    /// The high watermark has passed the batches. Refused when too few replicas are in sync.
-    All,
-}
-
-/// One outcome a batch, or none at all.
-pub(crate) type Outcome = Result<Vec<Result<Appended, Rejected>>, AppendError>;
-
-/// What to do with the outcome of a submission.
-pub(crate) type Done = Box<dyn FnOnce(Outcome) + Send>;
-
-/// Why a submission was not appended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AppendError {
-    /// Fewer replicas in sync than `min.insync.replicas` asks for.
-    NotEnoughReplicas {
-        /// Replicas in sync.
-        in_sync: usize,
-        /// What the option asks for.
-        needed: usize,
-    },
-    /// The log cannot be written or opened; the text says why.
-    Storage(Arc<str>),
-    /// The partition is closed: the broker stops, or the topic was deleted.
-    Closed,
-}
-
-/// A submission that came too late.
-pub(crate) struct Refused {
-    /// Why.
-    pub(crate) error: AppendError,
-    /// The submission's own `done`, not called.
-    pub(crate) done: Done,
-}
-
-impl fmt::Debug for Submission {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let batches = self.batches.len();
-        out.debug_struct("Submission")
-            .field("batches", &batches)
-            .field("acks", &self.acks)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Refused {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl Refused {
-    /// Tells the submission that it was refused.
-    pub(crate) fn finish(self) {
-        (self.done)(Err(self.error));
-    }
-}
-
-impl AppendError {
-    /// Kafka's code for it.
-    pub(crate) fn code(&self) -> ErrorCode {
-        match self {
-            Self::NotEnoughReplicas { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
-            Self::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
-            Self::Closed => ErrorCode::NOT_LEADER_OR_FOLLOWER,
-        }
-    }
-}
-
-impl fmt::Display for AppendError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotEnoughReplicas { in_sync, needed } => write!(
-                out,
-                "{in_sync} in-sync replica(s), but min.insync.replicas asks for {needed}"
-            ),
-            Self::Storage(why) => write!(out, "the partition's log failed: {why}"),
-            Self::Closed => out.write_str("the partition is closed on this broker"),
-        }
-    }
 }
 
 /// What a partition's log was at its end, for the checkpoints.
@@ -192,6 +100,21 @@ struct Inbox {
     scheduled: bool,
     closed: bool,
     deleted: bool,
+    /// What a flush in the background came to.
+    flushed: Option<Result<Flushed, LogError>>,
+}
+
+impl Inbox {
+    fn has_work(&self) -> bool {
+        !self.work.is_empty() || self.deleted || self.flushed.is_some()
+    }
+}
+
+/// What a turn takes out of the inbox.
+struct Taken {
+    work: Vec<Submission>,
+    deleted: bool,
+    flushed: Option<Result<Flushed, LogError>>,
 }
 
 struct Machine {
@@ -332,23 +255,32 @@ impl Partition {
     }
 
     /// Appends what waits in the inbox; true if more came meanwhile. For the writer alone.
-    pub(crate) fn turn(&self, now_ms: i64) -> bool {
-        let (work, deleted) = self.take_work();
+    pub(crate) fn turn(self: &Arc<Self>, now_ms: i64) -> bool {
+        let Taken { work, deleted, flushed } = self.take_work();
         if deleted {
             self.remove_folder(work);
             return false;
         }
-        let appended = self.append(work, now_ms);
-        self.complete(appended);
+        if let Some(outcome) = flushed {
+            self.take_flush(outcome);
+        }
+        if !work.is_empty() {
+            let mut appended = self.append(work, now_ms);
+            if let Some(job) = appended.flush.take() {
+                self.setup.folder.flush_behind(self, job);
+            }
+            self.complete(appended);
+        }
         let mut inbox = locked(&self.inbox);
-        inbox.scheduled = !inbox.work.is_empty() || inbox.deleted;
+        inbox.scheduled = inbox.has_work();
         inbox.scheduled
     }
 
-    fn take_work(&self) -> (Vec<Submission>, bool) {
+    fn take_work(&self) -> Taken {
         let mut inbox = locked(&self.inbox);
-        if inbox.deleted {
-            return (inbox.work.drain(..).collect(), true);
+        let (deleted, flushed) = (inbox.deleted, inbox.flushed.take());
+        if deleted {
+            return Taken { work: inbox.work.drain(..).collect(), deleted, flushed };
         }
         let (mut batches, mut bytes, mut taken) = (0, 0, 0);
         for submission in &inbox.work {
@@ -359,12 +291,37 @@ impl Partition {
             }
             taken += 1;
         }
-        (inbox.work.drain(..taken).collect(), false)
+        Taken { work: inbox.work.drain(..taken).collect(), deleted, flushed }
+    }
+
+    /// A flush in the background has ended.
+    pub(crate) fn handle_flushed(self: &Arc<Self>, outcome: Result<Flushed, LogError>) {
+        {
+            let mut inbox = locked(&self.inbox);
+            inbox.flushed = Some(outcome);
+            if mem::replace(&mut inbox.scheduled, true) {
+                return;
+            }
+        }
+        self.setup.ready.push(self.clone());
+    }
+
+    /// Notes in the log what a flush came to; a failed one fails it.
+    fn take_flush(&self, outcome: Result<Flushed, LogError>) {
+        // A log that failed meanwhile has nothing to note it in.
+        let Ok(mut log) = self.take_role() else { return };
+        match log.finish_flush(outcome) {
+            Ok(reached) => {
+                *locked(&self.role) = Role::Free(log);
+                self.setup.folder.note_flushed(&self.setup.topic, self.setup.index, reached);
+            }
+            Err(error) => self.fail(error.to_string().into()),
+        }
     }
 
     /// Appends with the role held, and gives it back.
     fn append(&self, work: Vec<Submission>, now_ms: i64) -> Turn {
-        let mut turn = Turn { log_end: None, stored: Vec::new(), failed: Vec::new() };
+        let mut turn = Turn::default();
         if let Err(error) = self.log() {
             turn.failed.extend(work.into_iter().map(|submission| (error.clone(), submission.done)));
             return turn;
@@ -377,7 +334,15 @@ impl Partition {
                 return turn;
             }
         };
+        let segments = log.segment_count();
         let mut written = log.append(batches, self.setup.leader_epoch, now_ms);
+        if written.is_ok() && log.segment_count() > segments {
+            // What was sealed is flushed beside the next appends, as Kafka does after a roll.
+            match log.flush_job() {
+                Ok(job) => turn.flush = Some(job),
+                Err(error) => written = Err(error),
+            }
+        }
         if written.is_ok()
             && self.setup.sync_each_turn
             && let Err(error) = log.flush()
@@ -555,7 +520,10 @@ struct Plan {
 }
 
 /// What one turn of the writer did to a partition.
+#[derive(Default)]
 struct Turn {
+    /// What a roll left to be flushed.
+    flush: Option<FlushJob>,
     /// None if nothing was written.
     log_end: Option<i64>,
     stored: Vec<(Acks, Parked)>,
