@@ -7,10 +7,9 @@ use ottla_protocol::messages::fetch_response as answer;
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
 use ottla_protocol::{ErrorCode, Records};
 use ottla_storage::{ReadError, ReadRange};
-use tokio::sync::Notify;
 
 use crate::driver::first::first;
-use crate::driver::partition::Partition;
+use crate::driver::partition::{FetchWake, Partition};
 use crate::node::Node;
 use crate::server::outbox::Reply;
 use crate::state::waiting::FetchToken;
@@ -177,7 +176,7 @@ async fn wait_for_more(
     deadline: Instant,
     mut found: AllFound,
 ) -> AllFound {
-    let wake = Arc::new(Notify::new());
+    let wake = Arc::new(FetchWake::new());
     loop {
         let parked = Parked::park(wanted, &found, &wake);
         if let Some(parked) = parked {
@@ -204,7 +203,7 @@ struct Parked<'a> {
 
 impl<'a> Parked<'a> {
     /// None if a high watermark has risen since the read.
-    fn park(wanted: &'a [Wanted], found: &AllFound, wake: &Arc<Notify>) -> Option<Self> {
+    fn park(wanted: &'a [Wanted], found: &AllFound, wake: &Arc<FetchWake>) -> Option<Self> {
         let mut parked = Self { places: Vec::with_capacity(wanted.len()) };
         for (part, found) in wanted.iter().zip(&found.parts) {
             if let Ok(partition) = &part.partition {
