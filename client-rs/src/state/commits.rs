@@ -386,12 +386,8 @@ impl Commits {
 
     /// Ends the waits whose time is over. What they asked for is still committed if it can be.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        let over: Vec<CommitId> = self
-            .waits
-            .iter()
-            .filter(|(_, wait)| wait.deadline <= now)
-            .map(|(&id, _)| id)
-            .collect();
+        let over: Vec<CommitId> =
+            self.waits.iter().filter(|(_, wait)| wait.deadline <= now).map(|(&id, _)| id).collect();
         for id in over {
             self.waits.remove(&id);
             let fault = CommitFault::TimedOut(self.cause.clone());
