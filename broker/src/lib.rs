@@ -1,1 +1,29 @@
 //! A broker that speaks the Apache Kafka protocol.
+//!
+//! [`Broker::start`] runs one in the caller's process; the program `ottla-broker` is a thin shell
+//! around it. Clients of any language talk to it over its port, as they do to Apache Kafka.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use ottla_broker::{Broker, BrokerConfig};
+//!
+//! let broker = Broker::start(BrokerConfig::new().set("num.partitions", "3")?)?;
+//! println!("bootstrap.servers={}", broker.bootstrap());
+//! broker.create_topic("orders", 3)?;
+//! broker.stop(Duration::from_secs(5))?;
+//! # Ok(()) }
+//! ```
+
+mod broker;
+mod config;
+mod driver;
+mod handlers;
+mod node;
+mod server;
+mod state;
+
+pub use broker::{Broker, BrokerError};
+pub use config::{BrokerConfig, OPTIONS, OptionError, OptionKind, OptionRow};
+#[doc(hidden)]
+pub use driver::signals::StopSignals;

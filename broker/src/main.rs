@@ -1,3 +1,124 @@
 //! The broker as one program.
 
-fn main() {}
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use ottla_broker::{Broker, BrokerConfig, OPTIONS, StopSignals};
+use tracing_subscriber::EnvFilter;
+
+/// How long a stop may take.
+const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Which log lines are written: `OTTLA_LOG=debug`, or targets with levels.
+const LOG_VARIABLE: &str = "OTTLA_LOG";
+
+fn main() -> ExitCode {
+    let arguments = command().get_matches();
+    let filter =
+        EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_unset| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            // Where standard error is gone, the exit status still tells.
+            let _told = writeln!(io::stderr(), "ottla-broker: {reason}").is_ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Command {
+    let mut options = String::from("Options for -c, with their defaults:\n");
+    for row in OPTIONS {
+        options.extend(["  ", row.name, "=", row.default, "\n      ", row.doc, "\n"]);
+    }
+    Command::new("ottla-broker")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A broker that speaks the Apache Kafka protocol")
+        .after_long_help(options)
+        .arg(
+            Arg::new("listen")
+                .long("listen")
+                .value_name("HOST:PORT")
+                .default_value("127.0.0.1:9092")
+                .help("Address to listen on; port 0 takes a free one"),
+        )
+        .arg(
+            Arg::new("data")
+                .long("data")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("memory")
+                .help("Folder that keeps the data"),
+        )
+        .arg(
+            Arg::new("memory")
+                .long("memory")
+                .action(ArgAction::SetTrue)
+                .help("Keep all data in memory, which is the default"),
+        )
+        .arg(
+            Arg::new("ready-file")
+                .long("ready-file")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("File that receives HOST:PORT once the broker serves"),
+        )
+        .arg(
+            Arg::new("option")
+                .short('c')
+                .value_name("KEY=VALUE")
+                .action(ArgAction::Append)
+                .help("Option under Kafka's name; --help lists them"),
+        )
+}
+
+fn run(arguments: &ArgMatches) -> Result<(), String> {
+    let config = config(arguments)?;
+    // Before the broker's threads start, so that the signal waits for us on all of them.
+    let signals = StopSignals::hold().map_err(|error| format!("signals: {error}"))?;
+    let broker = Broker::start(config).map_err(|error| error.to_string())?;
+    let address = broker.bootstrap();
+    if let Some(file) = arguments.get_one::<PathBuf>("ready-file") {
+        write_ready_file(file, &address)
+            .map_err(|error| format!("cannot write the ready file {}: {error}", file.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "ready {address}")
+        .and_then(|()| out.flush())
+        .map_err(|error| format!("cannot write to standard output: {error}"))?;
+    drop(out);
+    signals.wait().map_err(|error| format!("signals: {error}"))?;
+    broker.stop(STOP_DEADLINE).map_err(|error| error.to_string())
+}
+
+fn config(arguments: &ArgMatches) -> Result<BrokerConfig, String> {
+    let mut config = BrokerConfig::new();
+    if let Some(address) = arguments.get_one::<String>("listen") {
+        config = config.listen(address);
+    }
+    match arguments.get_one::<PathBuf>("data") {
+        Some(folder) => config = config.data_dir(folder),
+        None if arguments.get_flag("memory") => {}
+        None => tracing::info!("no --data: all data is kept in memory and ends with this process"),
+    }
+    for option in arguments.get_many::<String>("option").into_iter().flatten() {
+        let (name, value) =
+            option.split_once('=').ok_or_else(|| format!("-c {option}: expected KEY=VALUE"))?;
+        config = config.set(name.trim(), value).map_err(|error| error.to_string())?;
+    }
+    Ok(config)
+}
+
+/// Puts the address there in one move, so that nobody reads half of it.
+fn write_ready_file(file: &Path, address: &str) -> io::Result<()> {
+    let mut aside = file.as_os_str().to_owned();
+    aside.push(".tmp");
+    let aside = PathBuf::from(aside);
+    fs::write(&aside, format!("{address}\n"))?;
+    fs::rename(&aside, file)
+}

@@ -1,7 +1,17 @@
 //! One file an API: from a decoded request to an answer, or to a place where it waits for one.
 
 pub(crate) mod api_versions;
+pub(crate) mod create_topics;
+pub(crate) mod delete_topics;
 pub(crate) mod fetch;
+pub(crate) mod find_coordinator;
+pub(crate) mod heartbeat;
+pub(crate) mod init_producer_id;
+pub(crate) mod join_group;
+pub(crate) mod leave_group;
 pub(crate) mod list_offsets;
 pub(crate) mod metadata;
+pub(crate) mod offset_commit;
+pub(crate) mod offset_fetch;
 pub(crate) mod produce;
+pub(crate) mod sync_group;

@@ -1,0 +1,193 @@
+//! How the controller begins: it reads its log, tells it of the new leader, and registers this
+//! broker for a new life.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+
+use ottla_protocol::messages::leader_change_message::Voter as LeaderVoter;
+use ottla_protocol::messages::voters_record::{KRaftVersionFeature, Voter};
+use ottla_protocol::messages::{KRaftVersionRecord, LeaderChangeMessage, VotersRecord};
+use ottla_protocol::record::{ControlKind, ControlRecord};
+use ottla_protocol::{EncodeError, Message, Uuid, Writer};
+use ottla_storage::{Incoming, Origin};
+
+use super::topics::publish;
+use super::{Controller, Image, MetadataRecord, metadata_batch, read_image, replay_all, stored};
+use crate::driver::folder::random_id;
+use crate::driver::own_batch::{Content, own_batch};
+use crate::driver::partition::{Acks, Submission};
+use crate::node::Node;
+use crate::state::metadata::{
+    BrokerChange, BrokerRegistration, Endpoint, Feature, PartitionChange,
+};
+
+/// The level of Kafka 4.4, whose record versions we write.
+const METADATA_VERSION: i16 = 33;
+
+/// The first level with KRaft in production (Kafka 3.3).
+const METADATA_VERSION_MIN: i16 = 7;
+
+/// The form of the quorum that keeps voters in the log (KIP-853).
+const KRAFT_VERSION: i16 = 1;
+
+impl Controller {
+    /// Reads the metadata log, begins this broker's life in it, and shows the topics.
+    ///
+    /// An error if the log cannot be read or written, or is not understood.
+    pub(crate) fn load(&self, node: &Arc<Node>) -> Result<(), String> {
+        let reader = node.metadata_log.log().map_err(|error| error.to_string())?;
+        let mut image = read_image(node)?;
+        let epoch = node.metadata_log.leader_epoch();
+        if reader.latest_epoch().is_some_and(|latest| latest >= epoch) {
+            return Err(format!(
+                "{}: the log is newer than its quorum-state; put that file back or start with an \
+                 empty data folder",
+                reader.dir().display()
+            ));
+        }
+        let first = reader.log_end() == 0;
+        let now_ms = node.clock.now_ms();
+        let control = control_batch(node, first, now_ms)?;
+        // The registration's own offset is its epoch: after the control records and the features.
+        let mut records = Vec::new();
+        if image.feature_level("metadata.version") != METADATA_VERSION {
+            let name = Arc::from("metadata.version");
+            records.push(MetadataRecord::FeatureLevel { name, level: METADATA_VERSION });
+        }
+        let before =
+            i64::from(control.header.records_count) + i64::try_from(records.len()).unwrap_or(0);
+        let broker_epoch = reader.log_end() + before;
+        records.extend(registration(node, broker_epoch)?);
+        if !node.folder.is_clean() {
+            records.extend(new_leader_epochs(&image, node.node_id));
+        }
+        replay_all(&mut image, &records)?;
+        let data = metadata_batch(&records, now_ms)?;
+        append_and_wait(node, vec![control, data])?;
+        self.broker_epoch.store(broker_epoch, Ordering::Release);
+        set_strays_aside(node, &image);
+        publish(node, image.topics(), &image);
+        tracing::info!(epoch, broker_epoch, topics = image.topics().count(), "controller started");
+        self.published.store(Arc::new(image.clone()));
+        self.state().image = image;
+        Ok(())
+    }
+}
+
+/// The control records that open an epoch; the first one also names the voters.
+fn control_batch(node: &Node, first: bool, now_ms: i64) -> Result<Incoming, String> {
+    let me = || LeaderVoter { voter_id: node.node_id, voter_directory_id: Uuid::ZERO };
+    let leader = LeaderChangeMessage {
+        version: 0,
+        leader_id: node.node_id,
+        voters: vec![me()],
+        granting_voters: vec![me()],
+    };
+    let mut records = vec![(ControlKind::LeaderChange, encoded(&leader))];
+    if first {
+        let version = KRaftVersionRecord { version: 0, kraft_version: KRAFT_VERSION };
+        let feature =
+            KRaftVersionFeature { min_supported_version: 0, max_supported_version: KRAFT_VERSION };
+        let voters = VotersRecord {
+            version: 0,
+            voters: vec![Voter {
+                voter_id: node.node_id,
+                voter_directory_id: node.folder.directory_id(),
+                // The one voter listens to no other.
+                endpoints: Vec::new(),
+                kraft_version_feature: feature,
+            }],
+        };
+        records.push((ControlKind::KraftVersion, encoded(&version)));
+        records.push((ControlKind::KraftVoters, encoded(&voters)));
+    }
+    let mut encoded = Vec::with_capacity(records.len());
+    for (kind, value) in records {
+        encoded.push((ControlRecord::of(kind).key(), value.map_err(|error| error.to_string())?));
+    }
+    let records = encoded.iter().map(|(key, value)| (Some(key.as_slice()), Some(value.as_slice())));
+    let batch = own_batch(records, Content::Control, Origin::Raft, now_ms);
+    batch.map_err(|error| error.to_string())
+}
+
+fn encoded<'a, M: Message<'a>>(message: &M) -> Result<Vec<u8>, EncodeError> {
+    let mut writer = Writer::new();
+    message.encode(&mut writer, 0)?;
+    Ok(writer.into_bytes())
+}
+
+/// This broker's new life: registered and, since the controller is here, unfenced at once.
+fn registration(node: &Node, epoch: i64) -> Result<[MetadataRecord; 2], String> {
+    let incarnation = random_id().map_err(|error| format!("no incarnation id: {error:?}"))?;
+    let (host, port) = node.settings.advertised.clone().unwrap_or_else(|| {
+        // Unless one is set, every client is told the address that it came by.
+        (node.listener.ip().to_string(), i32::from(node.listener.port()))
+    });
+    let feature = |name: &str, min, max| Feature { name: Arc::from(name), min, max };
+    let broker = BrokerRegistration {
+        id: node.node_id,
+        incarnation,
+        epoch,
+        endpoints: vec![Endpoint {
+            name: Arc::from("PLAINTEXT"),
+            host: Arc::from(host),
+            port: u16::try_from(port).unwrap_or(0),
+            security_protocol: 0,
+        }],
+        features: vec![
+            feature("metadata.version", METADATA_VERSION_MIN, METADATA_VERSION),
+            feature("kraft.version", 0, KRAFT_VERSION),
+        ],
+        rack: None,
+        fenced: true,
+        in_controlled_shutdown: false,
+        directories: vec![node.folder.directory_id()],
+    };
+    let unfenced = BrokerChange {
+        id: node.node_id,
+        epoch,
+        fenced: Some(false),
+        in_controlled_shutdown: None,
+        directories: Vec::new(),
+    };
+    Ok([MetadataRecord::RegisterBroker(broker), MetadataRecord::BrokerChange(unfenced)])
+}
+
+/// After a crash records may be lost that consumers have seen, and others come in their place: a
+/// new leader epoch tells the two apart (KIP-320).
+fn new_leader_epochs(image: &Image, node_id: i32) -> Vec<MetadataRecord> {
+    let mut changes = Vec::new();
+    for topic in image.topics() {
+        let led = topic.partitions.iter().filter(|(_, state)| state.replicas.contains(&node_id));
+        changes.extend(led.map(|(index, _)| {
+            MetadataRecord::PartitionChange(PartitionChange::leader(topic.id, *index, node_id))
+        }));
+    }
+    changes
+}
+
+fn append_and_wait(node: &Arc<Node>, batches: Vec<Incoming>) -> Result<(), String> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let done = Box::new(move |outcome| {
+        // Nobody to tell: the start was given up.
+        let _given_up = tell.send(outcome).is_err();
+    });
+    let submission = Submission { batches, acks: Acks::All, done };
+    node.metadata_log.push(submission).map_err(|refused| refused.error.to_string())?;
+    let outcome = told.recv().map_err(|_| "the log writer is gone".to_owned())?;
+    stored(outcome).map_err(|why| format!("the metadata log cannot be written: {why}"))
+}
+
+/// Moves folders out of the way that no topic has: left by a deletion that a crash cut short.
+fn set_strays_aside(node: &Node, image: &Image) {
+    let has = |topic: &str, index: i32| {
+        image.topic(topic).is_some_and(|topic| topic.partitions.contains_key(&index))
+    };
+    let strays: BTreeSet<_> = node.folder.partitions().into_iter().collect();
+    for (topic, index) in strays {
+        if topic != crate::node::METADATA_TOPIC && !has(&topic, index) {
+            node.folder.set_aside(&topic, index);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Reading groups back from their offsets partition: at the start, and after a failed append.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::shard::Running;
+use super::{Coordinator, Shard, limits, locked, now, offsets_partition};
+use crate::driver::partition::Partition;
+use crate::driver::replay::read_records;
+use crate::node::{Node, OFFSETS_TOPIC};
+use crate::state::group_records::decode;
+use crate::state::groups::Groups;
+
+/// A log of at most so many bytes is read on the spot; a larger one beside everything else, while
+/// clients are told COORDINATOR_LOAD_IN_PROGRESS.
+const READ_AT_ONCE: u64 = 1024 * 1024;
+
+impl Coordinator {
+    /// Reads the groups that the data folder holds, so that their members' sessions run; what takes
+    /// longer is left to [`super::run`].
+    pub(crate) fn load(&self, node: &Arc<Node>) -> Result<(), String> {
+        let Some(topic) = node.topics.named(OFFSETS_TOPIC) else { return Ok(()) };
+        let shards = self.shards_for(topic.partitions.len());
+        for (name, index) in node.folder.partitions() {
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            let Some(shard) = shards.get(index).filter(|_| name == OFFSETS_TOPIC) else { continue };
+            if let Some(partition) = topic.partitions.get(index) {
+                // A large one is read once there is a runtime to do it.
+                self.begin_load(node, index, partition, &mut locked(shard));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an unloaded shard work, or marks it as loading if its log is large; true if then
+    /// somebody must read it.
+    pub(super) fn begin_load(
+        &self,
+        node: &Arc<Node>,
+        index: usize,
+        partition: &Arc<Partition>,
+        shard: &mut Shard,
+    ) -> bool {
+        match partition.log().map(|reader| reader.size_bytes()) {
+            Ok(bytes) if bytes > READ_AT_ONCE => {
+                *shard = Shard::Loading;
+                return true;
+            }
+            Ok(_) => *shard = self.read(node, index, partition),
+            Err(error) => {
+                tracing::error!(partition = index, %error, "groups are not served");
+            }
+        }
+        if let Shard::Running(running) = shard {
+            self.timers.note(running.groups.poll_timeout());
+        }
+        false
+    }
+
+    /// Reads a large log beside everything else. On the broker's runtime.
+    pub(super) fn read_aside(node: &Arc<Node>, index: usize, partition: &Arc<Partition>) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (node, partition) = (node.clone(), partition.clone());
+            runtime.spawn_blocking(move || finish_load(&node, index, &partition));
+        }
+    }
+
+    /// Reads the large logs that [`Self::load`] has left.
+    pub(super) fn load_rest(&self, node: &Arc<Node>) {
+        for (index, shard) in self.shards.get().into_iter().flatten().enumerate() {
+            let loading = matches!(*locked(shard), Shard::Loading);
+            if let Some(partition) = offsets_partition(node, index).filter(|_| loading) {
+                Self::read_aside(node, index, &partition);
+            }
+        }
+    }
+
+    fn read(&self, node: &Arc<Node>, index: usize, partition: &Partition) -> Shard {
+        match read_groups(node, partition) {
+            Ok(mut groups) => {
+                groups.handle_loaded(now(node));
+                let life = self.tokens.fetch_add(1, Ordering::Relaxed);
+                Shard::Running(Box::new(Running::new(groups, life)))
+            }
+            Err(why) => {
+                tracing::error!(partition = index, %why, "groups cannot be read from their log");
+                Shard::Unloaded
+            }
+        }
+    }
+}
+
+/// Reads a log without the shard's lock.
+fn finish_load(node: &Arc<Node>, index: usize, partition: &Partition) {
+    let coordinator = &node.coordinator;
+    let read = coordinator.read(node, index, partition);
+    let deadline = match &read {
+        Shard::Running(running) => running.groups.poll_timeout(),
+        _ => None,
+    };
+    let Some(shard) = coordinator.shards.get().and_then(|shards| shards.get(index)) else { return };
+    let mut shard = locked(shard);
+    if matches!(*shard, Shard::Loading) {
+        *shard = read;
+        drop(shard);
+        coordinator.timers.note(deadline);
+    }
+}
+
+fn read_groups(node: &Node, partition: &Partition) -> Result<Groups, String> {
+    let reader = partition.log().map_err(|error| error.to_string())?;
+    let mut groups = Groups::new(limits(node));
+    let mut records = 0_u64;
+    read_records(reader, reader.log_end(), |_batch, record| {
+        if let Some(record) = decode(record.key, record.value).map_err(|e| e.to_string())? {
+            groups.replay(&record);
+            records += 1;
+        }
+        Ok(())
+    })?;
+    if records > 0 {
+        tracing::info!(partition = partition.index(), records, "groups read from their log");
+    }
+    Ok(groups)
+}

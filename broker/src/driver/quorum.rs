@@ -1,0 +1,119 @@
+//! The election of a metadata quorum of one: this broker, at every start, in a new epoch.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+
+use ottla_protocol::Uuid;
+use ottla_storage::{Files, OpenMode};
+
+/// The file that keeps the vote, beside the metadata log's segments.
+const FILE: &str = "quorum-state";
+
+/// The folder of the metadata log.
+const FOLDER: &str = "__cluster_metadata-0";
+
+/// Kafka's form of the file with dynamic voters (KIP-853).
+const DATA_VERSION: i64 = 1;
+
+/// Elects this broker and returns the new epoch, which is on disk by then.
+///
+/// The file is written before anything of the epoch is appended, so no epoch is used twice.
+pub(crate) fn elect(files: &dyn Files, dir: &Path, node_id: i32) -> Result<i32, String> {
+    let folder = dir.join(FOLDER);
+    let path = folder.join(FILE);
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    let before = match files.exists(&path) {
+        Ok(false) => 0,
+        Ok(true) => {
+            let bytes = files.read(&path).map_err(told)?;
+            let text = String::from_utf8_lossy(&bytes);
+            parse(&text).ok_or_else(|| format!("{}: not a vote of Kafka's form", path.display()))?
+        }
+        Err(error) => return Err(told(error)),
+    };
+    let epoch =
+        before.checked_add(1).ok_or_else(|| "the quorum's epochs are used up".to_owned())?;
+    files.create_dir_all(&folder).map_err(told)?;
+    replace(files, &folder, &text(node_id, epoch)).map_err(told)?;
+    Ok(epoch)
+}
+
+/// Replaces the file so that a crash leaves the old vote or the new one.
+fn replace(files: &dyn Files, folder: &Path, text: &str) -> io::Result<()> {
+    let path = folder.join(FILE);
+    let aside = folder.join("quorum-state.tmp");
+    let file = files.open(&aside, OpenMode::Create)?;
+    file.set_len(0)?;
+    file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
+    file.sync_data()?;
+    files.rename(&aside, &path)?;
+    files.sync_dir(folder)
+}
+
+fn text(node_id: i32, epoch: i32) -> String {
+    // A leader needs no vote of its own: as Kafka, it says who leads.
+    format!(
+        "{{\"leaderId\":{node_id},\"leaderEpoch\":{epoch},\"votedId\":-1,\
+         \"votedDirectoryId\":\"{}\",\"data_version\":{DATA_VERSION}}}",
+        Uuid::ZERO
+    )
+}
+
+/// The epoch that the file tells.
+fn parse(text: &str) -> Option<i32> {
+    let version = number(text, "data_version")?;
+    let epoch = number(text, "leaderEpoch")?;
+    let epoch = i32::try_from(epoch).ok().filter(|epoch| *epoch >= 0)?;
+    (0..=DATA_VERSION).contains(&version).then_some(epoch)
+}
+
+/// The number of a field in a flat JSON object.
+fn number(text: &str, field: &str) -> Option<i64> {
+    let quoted = format!("\"{field}\"");
+    let (_, after) = text.split_once(&quoted)?;
+    let value = after.trim_start().strip_prefix(':')?.trim_start();
+    let end = value.find([',', '}']).unwrap_or(value.len());
+    value.get(..end)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_storage::MemoryFiles;
+
+    use super::*;
+
+    #[test]
+    fn every_start_has_an_epoch_of_its_own() {
+        let files = MemoryFiles::default();
+        let dir = Path::new("/data");
+        files.create_dir_all(dir).expect("a folder");
+        assert_eq!(elect(&files, dir, 1), Ok(1));
+        assert_eq!(elect(&files, dir, 1), Ok(2));
+        let file = files.read(&dir.join(FOLDER).join(FILE)).expect("the vote");
+        let kafka = "{\"leaderId\":1,\"leaderEpoch\":2,\"votedId\":-1,\
+                     \"votedDirectoryId\":\"AAAAAAAAAAAAAAAAAAAAAA\",\"data_version\":1}";
+        assert_eq!(String::from_utf8_lossy(&file), kafka);
+    }
+
+    #[test]
+    fn votes_of_both_forms_are_read_and_no_others() {
+        let old = "{\"clusterId\":\"\",\"leaderId\":1,\"leaderEpoch\":7,\"votedId\":-1,\
+                   \"appliedOffset\":0,\"currentVoters\":[{\"voterId\":1}],\"data_version\":0}";
+        assert_eq!(parse(old), Some(7));
+        assert_eq!(parse("{ \"leaderEpoch\" : 9 , \"data_version\" : 1 }"), Some(9));
+        for broken in ["", "{}", "{\"leaderEpoch\":9}", "{\"leaderEpoch\":-2,\"data_version\":1}"] {
+            assert_eq!(parse(broken), None, "{broken}");
+        }
+        assert_eq!(parse("{\"leaderEpoch\":9,\"data_version\":2}"), None);
+    }
+
+    #[test]
+    fn a_broken_vote_is_not_taken_for_none() {
+        let files = MemoryFiles::default();
+        let folder = Path::new("/data").join(FOLDER);
+        files.create_dir_all(&folder).expect("a folder");
+        replace(&files, &folder, "garbage").expect("a file");
+        let error = elect(&files, Path::new("/data"), 1).expect_err("no vote");
+        assert!(error.contains("quorum-state"), "{error}");
+    }
+}
