@@ -95,7 +95,8 @@ impl Aborted {
     /// Whether the application sees this batch. Control batches it never sees.
     fn shows(&mut self, batch: &Batch<'_>) -> bool {
         let header = &batch.header;
-        while let Some((_, producer)) = self.next.filter(|(first, _)| *first <= header.last_offset())
+        while let Some((_, producer)) =
+            self.next.filter(|(first, _)| *first <= header.last_offset())
         {
             self.open.insert(producer);
             self.next = self.begun.next();
