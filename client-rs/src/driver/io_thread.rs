@@ -1,5 +1,6 @@
 //! The one thread on which all clients of a process live, while there are any.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -35,6 +36,11 @@ struct Running {
     thread: JoinHandle<()>,
     inbox: Arc<Inbox>,
     clients: usize,
+}
+
+thread_local! {
+    /// Whether this is the I/O thread.
+    static ON_IO: Cell<bool> = const { Cell::new(false) };
 }
 
 type Arrival = Box<dyn FnOnce() + Send>;
@@ -175,6 +181,7 @@ fn spawn() -> Result<Running, Error> {
 
 /// The thread's body: begins what arrives, until the last client is gone.
 fn serve(runtime: Runtime, inbox: &Inbox) {
+    ON_IO.set(true);
     let local = LocalSet::new();
     local.block_on(
         &runtime,
@@ -230,7 +237,10 @@ impl ClientHandle {
     /// Waits until the client's machine has ended, which it must have been told; whether it has.
     ///
     /// After the last client of the process its thread is gone too.
+    ///
+    /// On that thread itself it does not wait.
     pub(crate) fn wait_ended(&self, timeout: Duration) -> bool {
+        let timeout = if ON_IO.get() { Duration::ZERO } else { timeout };
         let state = lock(&self.done.state);
         let (state, _) = self
             .done

@@ -1,3 +1,259 @@
-//! Producers.
+//! Producers: records in, deliveries out.
 
+pub(crate) mod delivery;
+mod lifecycle;
 pub(crate) mod partitioner;
+mod room;
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+pub use self::delivery::{Sent, SentMany};
+pub use self::lifecycle::{Close, Failure, Flush};
+pub use self::room::Room;
+use crate::config::{Options, ProducerConfig};
+use crate::driver::{self, ClientHandle, clock};
+use crate::error::{Error, ErrorKind, Outcome};
+use crate::record::Record;
+use crate::state::accumulator::batch::Manners;
+use crate::state::accumulator::memory::Chunk;
+use crate::state::accumulator::{Accumulator, AppendError, Moment, Token};
+use crate::state::guard::lock;
+use crate::state::parker::{Parker, Sleeper};
+use crate::state::sender::Sender;
+use crate::state::wake::Wake;
+
+/// Sends records to topics.
+///
+/// A handle: clones are the same producer, and any thread may use them. Made by [`Producer::new`]
+/// without touching the network; the first record connects. Dropped with records on their way, it
+/// gives these up: call [`Producer::close`].
+#[derive(Clone)]
+pub struct Producer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: ProducerConfig,
+    face: Arc<Accumulator>,
+    /// The machine's, once it is started.
+    client: OnceLock<ClientHandle>,
+    starting: Mutex<()>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.client.get().is_some() {
+            self.face.refuse(None);
+            self.face.command(|commands| commands.close_by = Some(clock::now()));
+        }
+    }
+}
+
+/// What a producer has done since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProducerStats {
+    /// Records taken from senders' batches.
+    pub records: u64,
+    /// Their bytes, encoded, before compression.
+    pub bytes: u64,
+    /// Batches they came in.
+    pub batches: u64,
+    /// Produce requests.
+    pub requests: u64,
+    /// Batches that were sent again.
+    pub retries: u64,
+    /// Records stored.
+    pub delivered: u64,
+    /// Records that failed.
+    pub failed: u64,
+    /// Tasks, threads and queues that were told of a batch.
+    pub wakes: u64,
+    /// Bytes of `buffer.memory` in use now.
+    pub memory_used: u64,
+}
+
+impl Producer {
+    /// A producer with these options. Nothing is connected or resolved.
+    ///
+    /// `InvalidOption` if an option is missing, or two contradict each other.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        let config = ProducerConfig::new(options)?;
+        let face = Accumulator::new(&config, Arc::<Wake>::default());
+        let client = OnceLock::new();
+        Ok(Self { inner: Arc::new(Inner { config, face, client, starting: Mutex::default() }) })
+    }
+
+    /// Sends a record, and gives its token. It never waits for the network.
+    ///
+    /// If `buffer.memory` is used up it waits for room, in order with others, for up to
+    /// `max.block.ms`; then `BufferFull`. Other errors: `RecordTooLarge`, `InvalidTopic`,
+    /// `InvalidPartition`, `Closed`. After an error nothing was kept of the record.
+    pub fn send(&self, record: &Record<'_>) -> Result<Sent, Error> {
+        let mut deadline = None;
+        self.send_by(record, &mut deadline).map(Sent::new)
+    }
+
+    /// Sends a record if there is room for it now; `BufferFull` if not.
+    pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
+        let token = self.append(record, None, Manners::Grab);
+        token.map(Sent::new).map_err(|error| match error {
+            AppendError::Memory(_) => self.full("there is no room for the record now"),
+            AppendError::Failed(error) => error,
+        })
+    }
+
+    /// Sends records in order, and tells of each what became of it: one that is refused does not
+    /// keep the others back. Waits for room as [`Producer::send`] does, for `max.block.ms` in all.
+    pub fn send_many(&self, records: &[Record<'_>]) -> SentMany {
+        let mut sent = SentMany::with_capacity(records.len());
+        let mut deadline = None;
+        for record in records {
+            sent.push(self.send_by(record, &mut deadline));
+        }
+        sent
+    }
+
+    /// Sends records in order for as long as there is room, and adds them to `sent`, also those that
+    /// are refused; how many that were. For faces that wait for [`Producer::room`] by themselves.
+    pub fn try_send_many(&self, records: &[Record<'_>], sent: &mut SentMany) -> usize {
+        for (taken, record) in records.iter().enumerate() {
+            match self.append(record, None, Manners::Grab) {
+                Ok(token) => sent.push(Ok(token)),
+                Err(AppendError::Failed(error)) => sent.push(Err(error)),
+                Err(AppendError::Memory(_)) => return taken,
+            }
+        }
+        records.len()
+    }
+
+    /// Waits for room for a record of so many bytes, in order with others who wait, for up to
+    /// `max.block.ms`. Then [`Producer::try_send`] finds it, if it is called at once.
+    pub fn room(&self, bytes: usize) -> Room {
+        Room::new(Arc::clone(&self.inner.face), bytes, self.inner.config.max_block)
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> ProducerStats {
+        let counters = &self.inner.face.counters;
+        let memory_used = u64::try_from(self.inner.face.memory.used()).unwrap_or(u64::MAX);
+        ProducerStats {
+            records: counters.records.load(Ordering::Relaxed),
+            bytes: counters.bytes.load(Ordering::Relaxed),
+            batches: counters.batches.load(Ordering::Relaxed),
+            requests: counters.requests.load(Ordering::Relaxed),
+            retries: counters.retries.load(Ordering::Relaxed),
+            delivered: counters.delivered.load(Ordering::Relaxed),
+            failed: counters.failed.load(Ordering::Relaxed),
+            wakes: counters.wakes.load(Ordering::Relaxed),
+            memory_used,
+        }
+    }
+
+    #[inline]
+    fn append(
+        &self,
+        record: &Record<'_>,
+        granted: Option<Chunk>,
+        manners: Manners,
+    ) -> Result<Token, AppendError> {
+        if self.inner.client.get().is_none() {
+            self.start().map_err(AppendError::Failed)?;
+        }
+        let now_ms = if record.timestamp.is_some() { -1 } else { clock::now_ms() };
+        let moment = Moment { now_ms, clock: clock::now };
+        self.inner.face.append(record, moment, granted, manners)
+    }
+
+    /// Sends a record, waiting for room until `deadline`, which the first wait sets.
+    #[inline]
+    fn send_by(&self, record: &Record<'_>, deadline: &mut Option<Instant>) -> Result<Token, Error> {
+        match self.append(record, None, Manners::Queue) {
+            Ok(token) => Ok(token),
+            Err(AppendError::Failed(error)) => Err(error),
+            Err(AppendError::Memory(bytes)) => self.send_late(record, bytes, deadline),
+        }
+    }
+
+    #[cold]
+    fn send_late(
+        &self,
+        record: &Record<'_>,
+        mut bytes: usize,
+        deadline: &mut Option<Instant>,
+    ) -> Result<Token, Error> {
+        let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
+        loop {
+            let chunk = self.wait_for_room(bytes, by)?;
+            match self.append(record, Some(chunk), Manners::Grab) {
+                Ok(token) => return Ok(token),
+                Err(AppendError::Failed(error)) => return Err(error),
+                // Its topic has become known meanwhile, or the record needs more than was thought.
+                Err(AppendError::Memory(more)) => bytes = more,
+            }
+        }
+    }
+
+    fn wait_for_room(&self, bytes: usize, by: Instant) -> Result<Chunk, Error> {
+        let face = &self.inner.face;
+        let mut place = face.memory.queue(bytes, None);
+        // What is written already must go out for room to come.
+        face.wake.wake();
+        let parker = Parker::current();
+        loop {
+            place.poll(Sleeper::Thread(Arc::clone(&parker)));
+            place = match place.into_chunk() {
+                Ok(chunk) => return Ok(chunk),
+                Err(place) => place,
+            };
+            if face.is_refusing() {
+                return Err(face.refusal());
+            }
+            let now = clock::now();
+            if by <= now {
+                return Err(self.full("there was no room for the record within `max.block.ms`"));
+            }
+            parker.park(by - now);
+        }
+    }
+
+    fn full(&self, text: &str) -> Error {
+        let memory = &self.inner.face.memory;
+        let hint = format!(
+            "{} of {} bytes of `buffer.memory` hold records not yet delivered",
+            memory.used(),
+            memory.total()
+        );
+        Error::new(ErrorKind::BufferFull, text).with_outcome(Outcome::NotSent).with_hint(hint)
+    }
+
+    #[cold]
+    fn start(&self) -> Result<(), Error> {
+        let inner = &*self.inner;
+        let starting = lock(&inner.starting);
+        if inner.client.get().is_some() {
+            return Ok(());
+        }
+        if inner.face.is_refusing() {
+            return Err(inner.face.refusal());
+        }
+        let (config, face) = (inner.config.clone(), Arc::clone(&inner.face));
+        let wake = Arc::clone(&inner.face.wake);
+        let client = driver::start(&inner.config.common, wake, move |_| Sender::new(config, face))?;
+        inner.client.get_or_init(|| client);
+        drop(starting);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer")
+            .field("bootstrap", &self.inner.config.common.bootstrap)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

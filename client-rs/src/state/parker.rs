@@ -1,5 +1,6 @@
 //! How a blocking call sleeps: one parker a thread, woken by the thread that has its result.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -70,5 +71,38 @@ impl Sleeper {
             (Self::Thread(one), Self::Thread(two)) => Arc::ptr_eq(one, two),
             _ => false,
         }
+    }
+}
+
+/// Something that happens once, and those who wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    set: AtomicBool,
+    sleepers: Mutex<Vec<Sleeper>>,
+}
+
+impl Signal {
+    /// Whether it has happened.
+    pub(crate) fn is_set(&self) -> bool {
+        self.set.load(Ordering::Acquire)
+    }
+
+    /// It has happened: wakes all who wait.
+    pub(crate) fn set(&self) {
+        self.set.store(true, Ordering::Release);
+        let sleepers = std::mem::take(&mut *lock(&self.sleepers));
+        sleepers.into_iter().for_each(Sleeper::wake);
+    }
+
+    /// Whether it has happened; else wakes the sleeper when it does.
+    pub(crate) fn watch(&self, sleeper: Sleeper) -> bool {
+        let mut sleepers = lock(&self.sleepers);
+        if self.is_set() {
+            return true;
+        }
+        if !sleepers.iter().any(|known| known.is_same(&sleeper)) {
+            sleepers.push(sleeper);
+        }
+        false
     }
 }

@@ -1,0 +1,173 @@
+//! Flushing and closing a producer.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::Producer;
+use crate::driver::clock;
+use crate::error::{Error, ErrorKind};
+use crate::state::accumulator::Accumulator;
+use crate::state::parker::{Parker, Signal, Sleeper};
+
+/// How long after its deadline a close waits for the machine's last turn.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+impl Producer {
+    /// Sends all records at once, and waits until each is delivered or has failed.
+    ///
+    /// The error of the first record that failed since the last flush and that nobody holds a token
+    /// of; `Timeout` if some are still on their way.
+    pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
+        let flush = self.flush_async();
+        let parker = Parker::current();
+        let deadline = clock::now() + timeout;
+        while !flush.watch(Sleeper::Thread(Arc::clone(&parker))) {
+            let now = clock::now();
+            if deadline <= now {
+                let text =
+                    format!("not all records were delivered within {} ms", timeout.as_millis());
+                return Err(
+                    Error::new(ErrorKind::Timeout, text).with_hint("they stay on their way")
+                );
+            }
+            parker.park(deadline - now);
+        }
+        unreported(&self.inner.face, None)
+    }
+
+    /// The same as a future, which waits as long as it takes.
+    pub fn flush_async(&self) -> Flush {
+        let signal = Arc::<Signal>::default();
+        if self.inner.client.get().is_some() {
+            let asked = Arc::clone(&signal);
+            self.inner.face.command(move |commands| commands.flushes.push(asked));
+        } else {
+            signal.set();
+        }
+        Flush { face: Arc::clone(&self.inner.face), signal }
+    }
+
+    /// Refuses further records, delivers those it has, and ends; what is not delivered in time ends
+    /// as not sent or possibly stored.
+    ///
+    /// The error of the first record that failed and that nobody holds a token of. A second call
+    /// gives `Ok` when the first is through.
+    pub fn close(&self, timeout: Duration) -> Result<(), Error> {
+        self.begin_close(timeout);
+        if let Some(client) = self.inner.client.get() {
+            client.wait_ended(timeout.saturating_add(CLOSE_GRACE));
+        }
+        unreported(&self.inner.face, None)
+    }
+
+    /// The same as a future.
+    pub fn close_async(&self, timeout: Duration) -> Close {
+        self.begin_close(timeout);
+        Close { producer: self.clone() }
+    }
+
+    /// The next failure of records that nobody holds a token of, as flush and close tell it too:
+    /// each is told once.
+    pub fn failure(&self) -> Failure {
+        Failure { face: Arc::clone(&self.inner.face) }
+    }
+
+    fn begin_close(&self, timeout: Duration) {
+        // Under the lock, lest a first record starts the machine behind a close's back.
+        let starting = crate::state::guard::lock(&self.inner.starting);
+        self.inner.face.refuse(None);
+        drop(starting);
+        if self.inner.client.get().is_some() {
+            let by = clock::now() + timeout;
+            self.inner.face.command(|commands| {
+                commands.close_by = Some(commands.close_by.map_or(by, |known| known.min(by)));
+            });
+        }
+    }
+}
+
+/// The records that failed with nobody there to hear it, as one error.
+fn unreported(face: &Accumulator, sleeper: Option<Sleeper>) -> Result<(), Error> {
+    let unreported = face.take_unreported(sleeper);
+    let Some(first) = unreported.first else { return Ok(()) };
+    let text = match unreported.count {
+        1 => "a record was not delivered".to_owned(),
+        count => format!("{count} records were not delivered, the first for this reason"),
+    };
+    let error = Error::new(first.kind(), text);
+    let error = match first.outcome() {
+        Some(outcome) => error.with_outcome(outcome),
+        None => error,
+    };
+    Err(error.with_source(first))
+}
+
+/// A future that is ready when all records sent before are delivered or have failed.
+pub struct Flush {
+    face: Arc<Accumulator>,
+    signal: Arc<Signal>,
+}
+
+impl Flush {
+    fn watch(&self, sleeper: Sleeper) -> bool {
+        self.signal.watch(sleeper) || self.face.end().is_some()
+    }
+}
+
+impl Future for Flush {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.watch(Sleeper::Task(cx.waker().clone())) {
+            Poll::Ready(unreported(&self.face, None))
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl fmt::Debug for Flush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flush").field("done", &self.signal.is_set()).finish_non_exhaustive()
+    }
+}
+
+/// A future that is ready when the producer is closed.
+#[derive(Debug)]
+pub struct Close {
+    producer: Producer,
+}
+
+impl Future for Close {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let inner = &self.producer.inner;
+        let ended =
+            inner.client.get().map_or(Poll::Ready(()), |client| client.poll_ended(cx.waker()));
+        ended.map(|()| unreported(&inner.face, None))
+    }
+}
+
+/// A future that is ready when records have failed and nobody could ask about them.
+pub struct Failure {
+    face: Arc<Accumulator>,
+}
+
+impl Future for Failure {
+    type Output = Error;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let sleeper = Sleeper::Task(cx.waker().clone());
+        unreported(&self.face, Some(sleeper)).map_or_else(Poll::Ready, |()| Poll::Pending)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure").finish_non_exhaustive()
+    }
+}

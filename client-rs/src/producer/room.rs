@@ -1,0 +1,71 @@
+//! Waiting for room without blocking a thread.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::driver::clock;
+use crate::error::{Error, ErrorKind, Outcome};
+use crate::state::accumulator::Accumulator;
+use crate::state::accumulator::memory::{Place, chunk_for};
+use crate::state::parker::Sleeper;
+
+/// Bytes that a record takes beside its key, value and headers, at most.
+const OVERHEAD: usize = 128;
+
+/// A future that is ready when there is room for a record.
+pub struct Room {
+    face: Arc<Accumulator>,
+    bytes: usize,
+    max_block: Duration,
+    place: Option<Place>,
+}
+
+impl Room {
+    pub(crate) fn new(face: Arc<Accumulator>, bytes: usize, max_block: Duration) -> Self {
+        Self { face, bytes: chunk_for(bytes.saturating_add(OVERHEAD)), max_block, place: None }
+    }
+}
+
+impl Future for Room {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.face.is_refusing() {
+            return Poll::Ready(Err(this.face.refusal()));
+        }
+        if this.bytes > this.face.memory.total() {
+            let text = "the record is larger than `buffer.memory`";
+            let error = Error::new(ErrorKind::RecordTooLarge, text);
+            return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
+        }
+        let fresh = this.place.is_none();
+        let (memory, by) = (&this.face.memory, clock::now() + this.max_block);
+        let place = this.place.get_or_insert_with(|| memory.queue(this.bytes, Some(by)));
+        if place.poll(Sleeper::Task(cx.waker().clone())) {
+            if let Some(place) = this.place.take() {
+                place.leave_room();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if place.is_expired() {
+            let text = "there was no room for the record within `max.block.ms`";
+            let error = Error::new(ErrorKind::BufferFull, text);
+            return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
+        }
+        if fresh {
+            // What is written already must go out for room to come.
+            this.face.wake.wake();
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,482 @@
+//! The producer's shared face: any thread writes records into it, and the sending machine takes them.
+//!
+//! It appends and says *ready*; it decides nothing. Locks: one per partition, held while a record is
+//! encoded; a leaf for the list of slots with news; one for staged topics, under which slots are
+//! locked when a topic becomes known.
+
+pub(crate) mod batch;
+pub(crate) mod memory;
+pub(crate) mod slot;
+pub(crate) mod staging;
+pub(crate) mod topics;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use ottla_protocol::Reader;
+use ottla_protocol::record::HEADER_LEN;
+
+use self::batch::{Manners, Refusal, Room, record_len_max};
+use self::memory::{Chunk, Memory};
+use self::slot::{News, Opening, Slot};
+use self::staging::{Staged, Staging};
+use self::topics::{TopicFace, Topics};
+use super::completion::{Completion, Forward, Outcome as Ending};
+use super::guard::lock;
+use super::parker::{Signal, Sleeper};
+use super::wake::Wake;
+use crate::config::ProducerConfig;
+use crate::error::{Error, ErrorKind, Outcome};
+use crate::producer::partitioner::{Keyless, Partitioner};
+use crate::record::Record;
+
+#[cfg(test)]
+mod tests;
+
+/// A record's place: the batch, as its completion, and the index there.
+pub(crate) type Token = (Arc<Completion>, u32);
+
+/// Why a record was not taken.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    /// There is no room for a chunk of so many bytes now.
+    Memory(usize),
+    /// It will not be taken.
+    Failed(Error),
+}
+
+/// The time of a call: milliseconds for the record, and where a deadline's start is read, if one is
+/// needed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now_ms: i64,
+    pub(crate) clock: fn() -> Instant,
+}
+
+/// What a producer has done.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) records: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) delivered: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) wakes: AtomicU64,
+}
+
+/// What the machine was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Commands {
+    pub(crate) flushes: Vec<Arc<Signal>>,
+    /// Close, at this time at the latest.
+    pub(crate) close_by: Option<Instant>,
+}
+
+/// Records that failed and that nobody could ask about.
+#[derive(Debug, Default)]
+pub(crate) struct Unreported {
+    pub(crate) count: u64,
+    pub(crate) first: Option<Error>,
+    /// Who wants to hear of the next one.
+    pub(crate) sleepers: Vec<Sleeper>,
+}
+
+/// The shared face.
+#[derive(Debug)]
+pub(crate) struct Accumulator {
+    batch_bytes: usize,
+    record_bytes_max: usize,
+    rules: (Partitioner, Keyless),
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) wake: Arc<Wake>,
+    topics: ArcSwap<Topics>,
+    staging: Mutex<Staging>,
+    staged_topics: AtomicUsize,
+    ready: Mutex<Vec<Arc<Slot>>>,
+    next_id: AtomicU64,
+    refusing: AtomicBool,
+    /// Why records are refused, once they are for good.
+    end: OnceLock<Error>,
+    commands: Mutex<Commands>,
+    unreported: Mutex<Unreported>,
+    pub(crate) counters: Counters,
+}
+
+impl Accumulator {
+    pub(crate) fn new(config: &ProducerConfig, wake: Arc<Wake>) -> Arc<Self> {
+        Arc::new(Self {
+            batch_bytes: config.batch_bytes,
+            record_bytes_max: config.request_bytes_max.min(config.memory_bytes),
+            rules: (config.partitioner, config.keyless),
+            memory: Memory::new(config.memory_bytes),
+            wake,
+            topics: ArcSwap::default(),
+            staging: Mutex::default(),
+            staged_topics: AtomicUsize::new(0),
+            ready: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            refusing: AtomicBool::new(false),
+            end: OnceLock::new(),
+            commands: Mutex::default(),
+            unreported: Mutex::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Writes a record into its partition's open batch, or keeps it until its topic is known.
+    ///
+    /// `granted` is a chunk that the caller waited for after a refusal for want of memory.
+    pub(crate) fn append(
+        &self,
+        record: &Record<'_>,
+        moment: Moment,
+        granted: Option<Chunk>,
+        manners: Manners,
+    ) -> Result<Token, AppendError> {
+        if self.refusing.load(Ordering::Relaxed) {
+            return Err(AppendError::Failed(self.refusal()));
+        }
+        self.check_size(record).map_err(AppendError::Failed)?;
+        let mut room = self.room(granted, manners);
+        loop {
+            let topics = self.topics.load();
+            if let Some(topic) = topics.get(record.topic) {
+                return self.append_known(topic, record, moment, &mut room);
+            }
+            drop(topics);
+            if let Some(result) = self.stage(record, moment, &mut room) {
+                return result;
+            }
+        }
+    }
+
+    const fn room(&self, granted: Option<Chunk>, manners: Manners) -> Room<'_> {
+        Room { memory: &self.memory, batch_bytes: self.batch_bytes, granted, manners }
+    }
+
+    fn append_known(
+        &self,
+        topic: &TopicFace,
+        record: &Record<'_>,
+        moment: Moment,
+        room: &mut Room<'_>,
+    ) -> Result<Token, AppendError> {
+        let Some(slot) = topic.slot_for(record, self.rules) else {
+            return Err(AppendError::Failed(no_partition(topic, record)));
+        };
+        let timestamp = record.timestamp.unwrap_or(moment.now_ms);
+        self.append_slot(slot, record, timestamp, room, &moment.clock)
+    }
+
+    #[inline]
+    fn append_slot(
+        &self,
+        slot: &Arc<Slot>,
+        record: &Record<'_>,
+        timestamp: i64,
+        room: &mut Room<'_>,
+        clock: &dyn Fn() -> Instant,
+    ) -> Result<Token, AppendError> {
+        let opening = Opening { next_id: &|| self.take_id(), now: clock };
+        let (result, news) = slot.append(record, timestamp, room, &opening);
+        if news != News::None {
+            lock(&self.ready).push(Arc::clone(slot));
+            if news == News::Full {
+                self.wake.wake();
+            } else {
+                self.wake.wake_if_idle();
+            }
+        }
+        result.map_err(|refusal| match refusal {
+            Refusal::Memory(bytes) => AppendError::Memory(bytes),
+            Refusal::Closed | Refusal::Full => AppendError::Failed(self.refusal()),
+            Refusal::Length(error) => AppendError::Failed(
+                Error::new(ErrorKind::RecordTooLarge, "the record is too large for the format")
+                    .with_topic(&slot.topic)
+                    .with_outcome(Outcome::NotSent)
+                    .with_source(error),
+            ),
+        })
+    }
+
+    fn take_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// `max.request.size`, and what fits the budget at all.
+    #[inline]
+    fn check_size(&self, record: &Record<'_>) -> Result<(), Error> {
+        let rough = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        // Lengths, deltas and the batch's header come to less than 128 bytes.
+        if record.headers.is_empty() && rough + 128 <= self.record_bytes_max {
+            return Ok(());
+        }
+        let length =
+            record_len_max(record).map_or(usize::MAX, |len| len.saturating_add(HEADER_LEN));
+        if length <= self.record_bytes_max {
+            return Ok(());
+        }
+        let text = format!(
+            "the record takes {length} bytes, and `max.request.size` or `buffer.memory` is {}",
+            self.record_bytes_max
+        );
+        Err(Error::new(ErrorKind::RecordTooLarge, text)
+            .with_topic(&record.topic.into())
+            .with_outcome(Outcome::NotSent))
+    }
+
+    /// Keeps a record until its topic is known; `None` if it has become so meanwhile.
+    fn stage(
+        &self,
+        record: &Record<'_>,
+        moment: Moment,
+        room: &mut Room<'_>,
+    ) -> Option<Result<Token, AppendError>> {
+        if let Err(error) = check_name(record.topic) {
+            return Some(Err(AppendError::Failed(error)));
+        }
+        let mut staging = lock(&self.staging);
+        if self.topics.load().contains_key(record.topic) {
+            return None;
+        }
+        if staging.closed {
+            return Some(Err(AppendError::Failed(self.refusal())));
+        }
+        let timestamp = record.timestamp.unwrap_or(moment.now_ms);
+        if let Some(staged) = staging.topics.get_mut(record.topic) {
+            let pushed = staged.push(record, timestamp, room);
+            let token = pushed.map(|index| (Arc::clone(&staged.completion), index));
+            return Some(token.map_err(AppendError::Memory));
+        }
+        let topic: Arc<str> = record.topic.into();
+        let completion = Completion::staged(self.take_id(), &topic);
+        let mut staged = Staged::new(Arc::clone(&completion), (moment.clock)());
+        match staged.push(record, timestamp, room) {
+            Ok(index) => {
+                staging.topics.insert(topic, staged);
+                self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
+                drop(staging);
+                self.wake.wake();
+                Some(Ok((completion, index)))
+            }
+            Err(bytes) => Some(Err(AppendError::Memory(bytes))),
+        }
+    }
+
+    /// Why records are refused.
+    pub(crate) fn refusal(&self) -> Error {
+        self.end.get().cloned().unwrap_or_else(Error::closed).with_outcome(Outcome::NotSent)
+    }
+
+    /// Whether records are refused.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusing.load(Ordering::Relaxed)
+    }
+
+    /// Why the machine does nothing any more, once it does not.
+    pub(crate) fn end(&self) -> Option<&Error> {
+        self.end.get()
+    }
+
+    /// Takes no more records: the producer is closing, or is lost for the reason given.
+    pub(crate) fn refuse(&self, reason: Option<&Error>) {
+        if let Some(reason) = reason {
+            // The first reason stands.
+            self.end.get_or_init(|| reason.clone());
+        }
+        self.refusing.store(true, Ordering::Relaxed);
+        self.memory.wake_all();
+    }
+
+    /// Asks the machine for something.
+    pub(crate) fn command(&self, command: impl FnOnce(&mut Commands)) {
+        command(&mut lock(&self.commands));
+        self.wake.wake();
+    }
+
+    /// What the machine was asked for since the last call.
+    pub(crate) fn take_commands(&self) -> Commands {
+        let mut commands = lock(&self.commands);
+        Commands { flushes: std::mem::take(&mut commands.flushes), close_by: commands.close_by }
+    }
+
+    /// Notes records that failed with nobody there to hear it.
+    pub(crate) fn report(&self, count: u64, error: &Error) {
+        let mut unreported = lock(&self.unreported);
+        unreported.count += count;
+        unreported.first.get_or_insert_with(|| error.clone());
+        let sleepers = std::mem::take(&mut unreported.sleepers);
+        drop(unreported);
+        sleepers.into_iter().for_each(Sleeper::wake);
+    }
+
+    /// Those records, once. If there are none, the sleeper is woken when there are.
+    pub(crate) fn take_unreported(&self, sleeper: Option<Sleeper>) -> Unreported {
+        let mut unreported = lock(&self.unreported);
+        if unreported.first.is_none() {
+            unreported.sleepers.extend(sleeper);
+        }
+        let Unreported { count, first, .. } = &mut *unreported;
+        Unreported { count: std::mem::take(count), first: first.take(), sleepers: Vec::new() }
+    }
+}
+
+/// What the sending machine does with the face.
+impl Accumulator {
+    /// The slots with news since the last call; a slot may be named twice.
+    pub(crate) fn take_ready(&self, into: &mut Vec<Arc<Slot>>) {
+        into.append(&mut lock(&self.ready));
+    }
+
+    /// The number that the next batch will have.
+    pub(crate) fn peek_id(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
+    /// A number for a batch that the machine makes itself.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.take_id()
+    }
+
+    /// The topics with staged records, with the first one's time and the batch's number.
+    pub(crate) fn staged(&self) -> Vec<(Arc<str>, Instant, u64)> {
+        if self.staged_topics.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let staging = lock(&self.staging);
+        let topics = staging.topics.iter();
+        topics.map(|(topic, at)| (Arc::clone(topic), at.opened_at, at.completion.id())).collect()
+    }
+
+    /// Makes a topic known, or known anew, and moves its staged records to their partitions.
+    pub(crate) fn publish(&self, topic: Arc<TopicFace>) {
+        // Held from before the move to after the topic is known: a later record cannot overtake.
+        let mut staging = lock(&self.staging);
+        let staged = staging.topics.remove(&topic.name);
+        self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
+        if let Some(staged) = staged {
+            self.unstage(&topic, staged);
+        }
+        let mut topics = Topics::clone(&self.topics.load());
+        topics.insert(Arc::clone(&topic.name), topic);
+        self.topics.store(Arc::new(topics));
+        drop(staging);
+    }
+
+    fn unstage(&self, topic: &TopicFace, staged: Staged) {
+        let Staged { completion, mut chunks, opened_at, .. } = staged;
+        let mut forward = Forward::default();
+        while let Some(chunk) = chunks.pop_front() {
+            let mut headers = Vec::new();
+            let mut reader = Reader::new(&chunk.data);
+            while let Ok((partition, timestamp, key, value)) =
+                staging::read(&mut reader, &mut headers)
+            {
+                let record = Record {
+                    topic: &topic.name,
+                    partition,
+                    key,
+                    value,
+                    headers: &headers,
+                    timestamp: Some(timestamp),
+                };
+                let (target, index) = self.place(topic, &record, timestamp, opened_at);
+                forward.push(&target, index);
+            }
+            debug_assert_eq!(reader.remaining(), 0, "what was staged can be read");
+        }
+        self.wakes(completion.resolve(Ending::Forwarded(forward)));
+    }
+
+    /// Puts a staged record into its batch, or into none, with the reason.
+    fn place(
+        &self,
+        topic: &TopicFace,
+        record: &Record<'_>,
+        timestamp: i64,
+        opened_at: Instant,
+    ) -> Token {
+        let result = match topic.slot_for(record, self.rules) {
+            // The staged chunk is given up next, so the budget is passed for a moment at most.
+            Some(slot) => self.append_slot(
+                slot,
+                record,
+                timestamp,
+                &mut self.room(None, Manners::Force),
+                &|| opened_at,
+            ),
+            None => Err(AppendError::Failed(no_partition(topic, record))),
+        };
+        result.unwrap_or_else(|error| {
+            let error = match error {
+                AppendError::Failed(error) => error,
+                AppendError::Memory(_) => self.refusal(),
+            };
+            self.counters.failed.fetch_add(1, Ordering::Relaxed);
+            self.report(1, &error);
+            let lost = Completion::new(self.take_id(), &topic.name, record.partition.unwrap_or(-1));
+            lost.resolve(Ending::Failed(error));
+            (lost, 0)
+        })
+    }
+
+    /// Ends a topic's staged records.
+    pub(crate) fn fail_staged(&self, topic: &str, error: &Error) {
+        let mut staging = lock(&self.staging);
+        let staged = staging.topics.remove(topic);
+        self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
+        drop(staging);
+        if let Some(staged) = staged {
+            let count = u64::from(staged.count());
+            self.counters.failed.fetch_add(count, Ordering::Relaxed);
+            if staged.completion.is_unobserved(1) {
+                self.report(count, error);
+            }
+            let error = error.clone().with_outcome(Outcome::NotSent);
+            self.wakes(staged.completion.resolve(Ending::Failed(error)));
+        }
+    }
+
+    /// Takes no more records of topics not known.
+    pub(crate) fn close_staging(&self) {
+        lock(&self.staging).closed = true;
+    }
+
+    /// Counts those who were woken.
+    pub(crate) fn wakes(&self, told: usize) {
+        let told = u64::try_from(told).unwrap_or(u64::MAX);
+        self.counters.wakes.fetch_add(told, Ordering::Relaxed);
+    }
+}
+
+fn no_partition(topic: &TopicFace, record: &Record<'_>) -> Error {
+    let partition = record.partition.unwrap_or(-1);
+    let text = format!("the topic has partitions 0 to {}", topic.slots.len().saturating_sub(1));
+    Error::new(ErrorKind::InvalidPartition, text)
+        .with_topic(&topic.name)
+        .with_partition(partition)
+        .with_outcome(Outcome::NotSent)
+}
+
+/// Kafka's rule for names [Topic.validate].
+fn check_name(name: &str) -> Result<(), Error> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let fault = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > 249 {
+        "it is longer than 249 characters"
+    } else if name == "." || name == ".." {
+        "`.` and `..` are no names"
+    } else if !name.bytes().all(legal) {
+        "it may hold letters of ASCII, digits, `.`, `_` and `-`"
+    } else {
+        return Ok(());
+    };
+    let shown: String = name.chars().take(64).collect();
+    Err(Error::new(ErrorKind::InvalidTopic, format!("`{shown}` is no name of a topic: {fault}"))
+        .with_outcome(Outcome::NotSent))
+}

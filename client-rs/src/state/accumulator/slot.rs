@@ -1,0 +1,128 @@
+//! One partition as senders see it: the batch they write into, and those that became full.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::batch::{OpenBatch, Refusal, Room};
+use crate::record::Record;
+use crate::state::completion::Completion;
+use crate::state::guard::lock;
+
+/// The batches of one partition that the sending machine has not taken yet.
+///
+/// Slots lie two cache lines apart, since processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Slot {
+    inner: Mutex<Inner>,
+    /// What the machine knows the partition by.
+    pub(crate) key: usize,
+    pub(crate) topic: Arc<str>,
+    pub(crate) partition: i32,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    open: Option<OpenBatch>,
+    full: VecDeque<OpenBatch>,
+    /// The machine knows that there is an open batch.
+    listed: bool,
+    closed: bool,
+}
+
+/// What a slot needs beside the record.
+pub(crate) struct Opening<'a> {
+    /// Numbers the batch that may have to be opened.
+    pub(crate) next_id: &'a dyn Fn() -> u64,
+    /// When that is.
+    pub(crate) now: &'a dyn Fn() -> Instant,
+}
+
+/// What the machine must be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    None,
+    /// A batch was begun that the machine does not know of.
+    Begun,
+    /// A batch became full.
+    Full,
+}
+
+/// What the machine sees of the open batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenInfo {
+    pub(crate) id: u64,
+    pub(crate) opened_at: Instant,
+}
+
+impl Slot {
+    pub(crate) fn new(key: usize, topic: &Arc<str>, partition: i32) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), key, topic: Arc::clone(topic), partition })
+    }
+
+    /// Writes a record into the open batch, or a new one if that is full.
+    pub(crate) fn append(
+        &self,
+        record: &Record<'_>,
+        timestamp: i64,
+        room: &mut Room<'_>,
+        opening: &Opening<'_>,
+    ) -> (Result<(Arc<Completion>, u32), Refusal>, News) {
+        let inner = &mut *lock(&self.inner);
+        if inner.closed {
+            return (Err(Refusal::Closed), News::None);
+        }
+        let mut news = News::None;
+        if let Some(open) = &mut inner.open {
+            match open.append(record, timestamp, room) {
+                Ok(index) => return (Ok((Arc::clone(&open.completion), index)), news),
+                Err(Refusal::Full) => {
+                    inner.full.extend(inner.open.take());
+                    news = News::Full;
+                }
+                Err(refusal) => return (Err(refusal), news),
+            }
+        }
+        let completion = Completion::new((opening.next_id)(), &self.topic, self.partition);
+        let mut open = OpenBatch::new(completion, timestamp, (opening.now)());
+        match open.append(record, timestamp, room) {
+            Ok(index) => {
+                let token = (Arc::clone(&open.completion), index);
+                inner.open = Some(open);
+                if !inner.listed && news == News::None {
+                    news = News::Begun;
+                }
+                inner.listed = true;
+                (Ok(token), news)
+            }
+            // A batch that takes no first record cannot be full: the record is at fault.
+            Err(refusal) => (Err(refusal), news),
+        }
+    }
+
+    /// Takes the full batches, and says what is open.
+    pub(crate) fn take_full(&self, into: &mut VecDeque<OpenBatch>) -> Option<OpenInfo> {
+        let inner = &mut *lock(&self.inner);
+        into.append(&mut inner.full);
+        let info = inner
+            .open
+            .as_ref()
+            .map(|open| OpenInfo { id: open.completion.id(), opened_at: open.opened_at });
+        inner.listed = info.is_some();
+        info
+    }
+
+    /// Takes the full batches and the open one; the next record begins a new one.
+    pub(crate) fn take_all(&self, into: &mut VecDeque<OpenBatch>) {
+        let inner = &mut *lock(&self.inner);
+        into.append(&mut inner.full);
+        into.extend(inner.open.take());
+        inner.listed = false;
+    }
+
+    /// Takes no more records.
+    pub(crate) fn close(&self) {
+        lock(&self.inner).closed = true;
+    }
+}

@@ -1,0 +1,157 @@
+//! Records of topics that are not known yet, until their partitions can be chosen.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ottla_protocol::{DecodeError, Reader, Writer};
+
+use super::batch::Room;
+use super::memory::{CHUNK_MIN, Chunk};
+use crate::record::{Header, Record};
+use crate::state::completion::Completion;
+
+/// The staged records of one topic.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) completion: Arc<Completion>,
+    pub(crate) chunks: VecDeque<Chunk>,
+    count: u32,
+    /// When the first one came: `max.block.ms` counts from here.
+    pub(crate) opened_at: Instant,
+}
+
+/// The staged records of all topics.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    pub(crate) topics: HashMap<Arc<str>, Staged>,
+    pub(crate) closed: bool,
+}
+
+impl Staged {
+    pub(crate) fn new(completion: Arc<Completion>, opened_at: Instant) -> Self {
+        Self { completion, chunks: VecDeque::new(), count: 0, opened_at }
+    }
+
+    /// Keeps a copy of a record, and gives its index; else the bytes that there is no room for.
+    pub(crate) fn push(
+        &mut self,
+        record: &Record<'_>,
+        timestamp: i64,
+        room: &mut Room<'_>,
+    ) -> Result<u32, usize> {
+        let len = staged_len(record);
+        if self.chunks.back().is_none_or(|last| last.room() < len) {
+            let all: usize = self.chunks.iter().map(Chunk::charged).sum();
+            let rest = room.batch_bytes.max(CHUNK_MIN);
+            let chunk = room.chunk_of(len, all.min(rest))?;
+            self.chunks.push_back(chunk);
+        }
+        if let Some(chunk) = self.chunks.back_mut() {
+            let mut writer = Writer::from_vec(std::mem::take(&mut chunk.data));
+            write(record, timestamp, &mut writer);
+            chunk.data = writer.into_bytes();
+            debug_assert!(chunk.data.capacity() <= chunk.charged().max(len), "no growth");
+        }
+        let index = self.count;
+        self.count += 1;
+        Ok(index)
+    }
+
+    /// How many records there are.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+}
+
+const FIXED_LEN: usize = 4 + 8 + 4 + 4 + 4;
+
+fn staged_len(record: &Record<'_>) -> usize {
+    let headers: usize = record
+        .headers
+        .iter()
+        .map(|header| 8 + header.key.len() + header.value.map_or(0, <[u8]>::len))
+        .sum();
+    FIXED_LEN + record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers
+}
+
+/// A form of our own: the lengths are checked when the record comes in, so nothing is cut.
+fn write(record: &Record<'_>, timestamp: i64, w: &mut Writer) {
+    w.i32(record.partition.unwrap_or(-1));
+    w.i64(timestamp);
+    write_bytes(record.key, w);
+    write_bytes(record.value, w);
+    w.i32(i32::try_from(record.headers.len()).unwrap_or(i32::MAX));
+    for header in record.headers {
+        write_bytes(Some(header.key.as_bytes()), w);
+        write_bytes(header.value, w);
+    }
+}
+
+fn write_bytes(bytes: Option<&[u8]>, w: &mut Writer) {
+    w.i32(bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX)));
+    w.raw(bytes.unwrap_or_default());
+}
+
+/// Reads a record back, with its time; its headers go to `headers`.
+pub(crate) fn read<'a>(
+    r: &mut Reader<'a>,
+    headers: &mut Vec<Header<'a>>,
+) -> Result<(Option<i32>, i64, Option<&'a [u8]>, Option<&'a [u8]>), DecodeError> {
+    let partition = Some(r.i32()?).filter(|&partition| partition >= 0);
+    let timestamp = r.i64()?;
+    let key = r.nullable_bytes()?;
+    let value = r.nullable_bytes()?;
+    headers.clear();
+    for _ in 0..r.i32()? {
+        let key = r.bytes()?;
+        let value = r.nullable_bytes()?;
+        // It was text when it came.
+        headers.push(Header { key: std::str::from_utf8(key).unwrap_or_default(), value });
+    }
+    Ok((partition, timestamp, key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests start their virtual time somewhere")]
+
+    use super::*;
+    use crate::state::accumulator::batch::Manners;
+    use crate::state::accumulator::memory::Memory;
+
+    #[test]
+    fn staged_records_come_back_as_they_went_in() {
+        let memory = Memory::new(1 << 20);
+        let mut room =
+            Room { memory: &memory, batch_bytes: 1000, granted: None, manners: Manners::Grab };
+        let mut staged = Staged::new(Completion::staged(1, &"t".into()), Instant::now());
+        let headers = [Header::new("a", b""), Header { key: "a", value: None }];
+        let large = [9; 20_000];
+        let records = [
+            Record::to("t"),
+            Record::to("t").key(b"").value(b"v").partition(3),
+            Record::to("t").key(b"k").headers(&headers),
+            Record::to("t").value(&large),
+        ];
+        for (index, record) in (0..).zip(&records) {
+            assert_eq!(staged.push(record, i64::from(index) - 1, &mut room).unwrap(), index);
+        }
+        assert_eq!(staged.chunks.len(), 2);
+        let mut found = Vec::new();
+        let mut seen_headers = Vec::new();
+        for chunk in &staged.chunks {
+            let mut reader = Reader::new(&chunk.data);
+            while reader.remaining() > 0 {
+                let mut headers = Vec::new();
+                found.push(read(&mut reader, &mut headers).unwrap());
+                seen_headers.push(headers);
+            }
+        }
+        assert_eq!(found.len(), records.len());
+        for ((record, found), headers) in records.iter().zip(found).zip(seen_headers) {
+            assert_eq!((record.partition, record.key, record.value), (found.0, found.2, found.3));
+            assert_eq!(record.headers, headers);
+        }
+    }
+}

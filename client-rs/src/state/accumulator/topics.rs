@@ -1,0 +1,78 @@
+//! The topics whose partitions are known, as senders look them up.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use super::slot::Slot;
+use crate::producer::partitioner::{Choice, Cursor, Keyless, Partitioner, partition};
+use crate::record::Record;
+
+/// A topic with its partitions. Replaced whole when something changes.
+#[derive(Debug, Clone)]
+pub(crate) struct TopicFace {
+    pub(crate) name: Arc<str>,
+    pub(crate) slots: Vec<Arc<Slot>>,
+    /// Partitions with a leader; empty if all or none have one.
+    pub(crate) led: Vec<usize>,
+    pub(crate) cursor: Arc<Cursor>,
+}
+
+impl TopicFace {
+    /// The partition for a record; `None` if it names one that is not there.
+    #[inline]
+    pub(crate) fn slot_for(
+        &self,
+        record: &Record<'_>,
+        rules: (Partitioner, Keyless),
+    ) -> Option<&Arc<Slot>> {
+        let index = match record.partition {
+            Some(named) => usize::try_from(named).ok()?,
+            None => {
+                let choice =
+                    Choice { count: self.slots.len(), led: &self.led, cursor: &self.cursor };
+                partition(rules.0, rules.1, record.key, &choice)
+            }
+        };
+        self.slots.get(index)
+    }
+}
+
+/// Topics by name.
+pub(crate) type Topics = HashMap<Arc<str>, Arc<TopicFace>, BuildHasherDefault<NameHasher>>;
+
+/// Hashes the names of a program's own topics: fast, and not made for names that others choose.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        // The table looks at the highest bits and at the lowest.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, tail) = bytes.as_chunks::<8>();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
+        }
+        if !tail.is_empty() {
+            let word = tail.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            self.add(word);
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, byte: u8) {
+        self.add(u64::from(byte));
+    }
+}
+
+impl NameHasher {
+    #[inline]
+    const fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}

@@ -1,0 +1,179 @@
+//! Topics of the sending machine: when they become known, and who leads their partitions.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ottla_protocol::{ErrorCode, Uuid};
+
+use super::Sender;
+use super::produce::Part;
+use super::queue::Queue;
+use crate::error::{Error, ErrorKind, Outcome};
+use crate::producer::partitioner::Cursor;
+use crate::state::accumulator::slot::{OpenInfo, Slot};
+use crate::state::accumulator::topics::TopicFace;
+use crate::state::cluster::{Cluster, Topic};
+use crate::state::machine::Context;
+
+/// A partition as the sending machine has it.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) topic: Arc<str>,
+    pub(crate) topic_id: Uuid,
+    pub(crate) number: i32,
+    pub(crate) leader: Option<i32>,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) queue: Queue,
+    /// The batch that senders write into, as it was seen last.
+    pub(crate) open: Option<OpenInfo>,
+}
+
+impl Partition {
+    pub(crate) fn part(&self, key: usize, batch: u64) -> Part {
+        let (topic, topic_id) = (Arc::clone(&self.topic), self.topic_id);
+        Part { topic, topic_id, partition: self.number, batch, key }
+    }
+
+    /// Whether there is nothing to do for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_none() && self.queue.is_empty()
+    }
+}
+
+/// A topic whose partitions are known.
+#[derive(Debug)]
+pub(crate) struct KnownTopic {
+    id: Uuid,
+    face: Arc<TopicFace>,
+}
+
+impl Sender {
+    /// Takes over what metadata tells, and asks about topics that records wait for.
+    pub(super) fn learn(&mut self, cx: &mut Context<'_>) {
+        let staged = self.face.staged();
+        for (topic, ..) in &staged {
+            cx.metadata.want(topic, cx.now);
+        }
+        let cluster = Arc::clone(cx.metadata.cluster());
+        let fresh = self.cluster_version.replace(cluster.version) != Some(cluster.version);
+        if fresh {
+            let known: Vec<Arc<str>> = self.topics.keys().cloned().collect();
+            for topic in known.iter().filter_map(|name| cluster.topic(name)) {
+                self.learn_topic(topic, cx);
+            }
+            self.learn_leaders(&cluster);
+        }
+        for (topic, opened_at, id) in staged {
+            match cluster.topics.get(&topic) {
+                Some(known) if known.error.is_none() => {
+                    self.learn_topic(known, cx);
+                    self.learn_leaders(&cluster);
+                    // Its records go on in batches of higher numbers.
+                    if self.flushes.covers(id) {
+                        self.flushes.extend(self.face.peek_id());
+                    }
+                    self.collect(cx);
+                }
+                Some(known) if !known.error.is_retriable() => {
+                    let error = Error::from_kafka(known.error, None).with_topic(&topic);
+                    self.face.fail_staged(&topic, &error);
+                    cx.metadata.unpin(&topic);
+                }
+                found => self.expire_staged(&topic, opened_at, found.map(|topic| topic.error), cx),
+            }
+        }
+    }
+
+    fn expire_staged(
+        &self,
+        topic: &Arc<str>,
+        opened_at: Instant,
+        code: Option<ErrorCode>,
+        cx: &mut Context<'_>,
+    ) {
+        if opened_at + self.config.max_block > cx.now {
+            return;
+        }
+        let text = format!(
+            "nothing known of it within `max.block.ms` of {}",
+            self.config.max_block.as_millis()
+        );
+        let error = match (code, cx.metadata.last_error()) {
+            (_, Some(source)) => {
+                Error::new(ErrorKind::DeliveryTimeout, text).with_source(source.clone())
+            }
+            (Some(code), None) => {
+                Error::new(ErrorKind::UnknownTopic, text).with_source(Error::from_kafka(code, None))
+            }
+            (None, None) => Error::new(ErrorKind::UnknownTopic, text),
+        };
+        self.face.fail_staged(topic, &error.with_topic(topic).with_outcome(Outcome::NotSent));
+        cx.metadata.unpin(topic);
+    }
+
+    /// Takes over the partitions of a topic, and shows them to senders.
+    fn learn_topic(&mut self, topic: &Arc<Topic>, cx: &mut Context<'_>) {
+        let known = self.topics.get(&topic.name);
+        let mut slots = known.map_or_else(Vec::new, |known| known.face.slots.clone());
+        let anew = known.is_some_and(|known| {
+            !known.id.is_zero() && !topic.id.is_zero() && known.id != topic.id
+        });
+        for slot in &slots {
+            if let Some(partition) = self.partitions.get_mut(slot.key) {
+                partition.topic_id = topic.id;
+                if anew {
+                    partition.queue.handle_new_log();
+                }
+            }
+        }
+        // Partitions are never taken away, but by a topic of the same name made anew.
+        for number in slots.len()..topic.partitions.len() {
+            let (key, number) = (self.partitions.len(), i32::try_from(number).unwrap_or(i32::MAX));
+            let slot = Slot::new(key, &topic.name, number);
+            slots.push(Arc::clone(&slot));
+            self.partitions.push(Partition {
+                topic: Arc::clone(&topic.name),
+                topic_id: topic.id,
+                number,
+                leader: None,
+                slot,
+                queue: Queue::new(Self::limits(&self.config)),
+                open: None,
+            });
+        }
+        slots.truncate(topic.partitions.len());
+        let led: Vec<usize> = (0..)
+            .zip(&topic.partitions)
+            .filter_map(|(index, partition)| partition.leader.map(|_| index))
+            .collect();
+        let led = if led.len() == slots.len() { Vec::new() } else { led };
+        let same = known.is_some_and(|known| {
+            known.id == topic.id && known.face.led == led && known.face.slots.len() == slots.len()
+        });
+        if same {
+            return;
+        }
+        let cursor = known.map_or_else(
+            || Arc::new(Cursor::new(cx.random.number())),
+            |known| Arc::clone(&known.face.cursor),
+        );
+        let name = Arc::clone(&topic.name);
+        let face = Arc::new(TopicFace { name: Arc::clone(&name), slots, led, cursor });
+        self.topics.insert(name, KnownTopic { id: topic.id, face: Arc::clone(&face) });
+        self.face.publish(face);
+    }
+
+    fn learn_leaders(&mut self, cluster: &Cluster) {
+        for partition in &mut self.partitions {
+            let found = cluster.partition(&partition.topic, partition.number);
+            partition.leader = found.and_then(|found| found.leader);
+            if let Some(leader) = partition.leader {
+                self.nodes.entry(leader).or_default();
+            }
+        }
+        let partitions = &self.partitions;
+        self.nodes.retain(|&id, node| {
+            node.in_flight > 0 || partitions.iter().any(|at| at.leader == Some(id))
+        });
+    }
+}
