@@ -29,4 +29,6 @@ pub use consumer::{
     Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
+pub use producer::{Close, Failure, Flush, Producer, ProducerStats, Room, Sent, SentMany};
 pub use record::{Delivery, Header, Record, TopicPartition};
+pub use state::completion::{Completed, Completions};

@@ -2,10 +2,12 @@
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread.
 
+pub(crate) mod accumulator;
 pub(crate) mod assignor;
 pub(crate) mod backoff;
 pub(crate) mod cluster;
 pub(crate) mod commits;
+pub(crate) mod completion;
 pub(crate) mod coordinator;
 pub(crate) mod fetcher;
 pub(crate) mod guard;
@@ -15,5 +17,6 @@ pub(crate) mod membership;
 pub(crate) mod metadata;
 pub(crate) mod pace;
 pub(crate) mod parker;
+pub(crate) mod sender;
 pub(crate) mod token;
 pub(crate) mod wake;

@@ -1,0 +1,85 @@
+//! What every call from Python passes: handles that know of forks, and no panic that gets out.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ottla::ErrorKind;
+use pyo3::prelude::*;
+
+use crate::error;
+
+/// How often this process, or one of its parents since import, was made by a fork.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Counts a fork; called in the child, by the one thread that lives on there.
+#[pyfunction]
+pub(crate) fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Which process this is, as far as forks go.
+pub(crate) fn process() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Runs the body of a method; a panic in it becomes an `InternalError`.
+pub(crate) fn guard<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    // What a panic leaves behind is the core's, which treats it as failed.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        let text = format!("a fault in the client: {}", text_of(&*payload));
+        Err(error::new(py, ErrorKind::Internal, text))
+    })
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> &str {
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("it tells nothing more")
+}
+
+/// A handle of the core, which only the process that made it may use.
+///
+/// Threads do not survive a fork, so in a child the handle is dead; it is not dropped there, since
+/// its locks may be held by threads that are gone.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    inner: Option<T>,
+    process: u32,
+}
+
+impl<T> Held<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self { inner: Some(inner), process: process() }
+    }
+
+    /// The handle; `ForkedError` in a child of the process that made it.
+    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
+        match &self.inner {
+            Some(inner) if self.process == process() => Ok(inner),
+            _ => {
+                let text = "this was made before the fork; make a new one in the child";
+                Err(error::new(py, ErrorKind::Forked, text))
+            }
+        }
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        if self.process != process() {
+            std::mem::forget(self.inner.take());
+        }
+    }
+}
+
+/// A time-out in seconds, as Python gives it; `None` is no limit.
+pub(crate) fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(timeout) = timeout else { return Ok(None) };
+    if timeout.is_nan() || timeout < 0.0 {
+        let text = format!("a timeout is a number of seconds from 0 on, not {timeout}");
+        return Err(error::new(py, ErrorKind::InvalidArgument, text));
+    }
+    // Too large for a `Duration` is as good as no limit.
+    Ok(Duration::try_from_secs_f64(timeout).ok())
+}
