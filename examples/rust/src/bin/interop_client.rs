@@ -65,8 +65,8 @@ fn consume(bootstrap: &str, topic: &str, group: &str, count: usize) -> Outcome {
     while read < count {
         let batch = consumer.poll_batch(LIMIT)?.ok_or("no batch came in time")?;
         for record in batch.records() {
-            let key = String::from_utf8_lossy(record.key().unwrap_or_default());
-            let value = String::from_utf8_lossy(record.value().unwrap_or_default());
+            let key = String::from_utf8_lossy(record.key.unwrap_or_default());
+            let value = String::from_utf8_lossy(record.value.unwrap_or_default());
             println!("{key}:{value}");
             read += 1;
         }
