@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ottla_protocol::record::{DecodedBatch, Headers, IndexedBatch, RecordView};
+use ottla_protocol::record::{DecodedBatch, Headers, IndexedBatch, RecordRow, RecordView};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
@@ -220,10 +220,39 @@ impl Batch {
         sum
     }
 
+    /// The memory that its records lie in, with their places, for those who hand out memory.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let mut index = self.from;
+        std::iter::from_fn(move || {
+            let (chunk, place) = self.shared.place(index).filter(|_| index < self.to)?;
+            let rows = chunk.records.rows().get(place..)?;
+            let rows = rows.get(..self.to - index).unwrap_or(rows);
+            index += rows.len();
+            let base_offset = chunk.records.header().base_offset;
+            Some(Piece { body: chunk.records.body(), base_offset, rows })
+        })
+    }
+
+    /// The place in its fetch behind so many of its records.
+    pub(super) fn place_of(&self, records: usize) -> usize {
+        self.from.saturating_add(records).min(self.to)
+    }
+
     /// Up to which record it reaches, in its fetch.
     pub(super) fn mark(&self) -> Mark {
         self.shared.mark(self.to)
     }
+}
+
+/// Records of a batch that lie in one memory, as they stood in one record batch of the log.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// What the rows' places count from; it may hold other records too.
+    pub body: &'a Bytes,
+    /// What the rows' offsets count from.
+    pub base_offset: i64,
+    /// Where each record lies; one at least.
+    pub rows: &'a [RecordRow],
 }
 
 impl fmt::Debug for Batch {

@@ -26,10 +26,10 @@ use engine::Engine;
 use face::{Command, Face, Look, OneRecord, Want, WholeBatch, not_assigned};
 use promise::Promise;
 
-pub use batch::{Batch, ConsumerRecord};
+pub use batch::{Batch, ConsumerRecord, Piece};
 pub use commit::{Commit, Committed};
 pub use face::ConsumerStats;
-pub use ottla_protocol::record::{Headers, RecordView};
+pub use ottla_protocol::record::{Headers, RecordRow, RecordView};
 
 /// How long a close in the background may take when the last handle was dropped.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
@@ -174,6 +174,22 @@ impl Consumer {
             Look::Found(taken) => Ok(Some(taken)),
             Look::Nothing | Look::Woken => Ok(None),
         }
+    }
+
+    /// For those who take a batch and hand its records on one by one: of the batch given last,
+    /// `finished` records are finished, and `given` are handed on so far. It counts as a poll.
+    ///
+    /// Whether they may go on: not if the partition was revoked, moved or paused. Then
+    /// [`Self::give_back`] what is left.
+    pub fn progress(&self, batch: &Batch, finished: usize, given: usize) -> bool {
+        let (finished, given) = (batch.place_of(finished), batch.place_of(given));
+        self.own.face.progress(&batch.shared, finished, given)
+    }
+
+    /// Takes back the records of the batch given last but the first `given`: they are given again
+    /// when their partition may be read on, unless it is read on elsewhere then.
+    pub fn give_back(&self, batch: &Batch, given: usize) {
+        self.own.face.give_back(&batch.shared, batch.place_of(given));
     }
 
     /// Has `wake` called when records or an error come to be ready, and nothing was before.

@@ -1,0 +1,485 @@
+//! A consumer's machine against a broker of a few lines, in virtual time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use ottla_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use ottla_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use ottla_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use ottla_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
+};
+use ottla_protocol::messages::{
+    FetchRequest, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, JoinGroupResponse,
+    LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+    SyncGroupResponse, find_coordinator_response,
+};
+use ottla_protocol::record::{BatchBuilder, BatchSeal, NO_HEADERS};
+use ottla_protocol::{ApiKey, ErrorCode, Message, Records, Uuid, Writer, frame};
+
+use super::super::Engine;
+use crate::config::{ConsumerConfig, Options};
+use crate::consumer::batch::Batch;
+use crate::consumer::face::{Command, Face, Look, WholeBatch};
+use crate::consumer::promise::Promise;
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::assignor::{self, Share};
+use crate::state::backoff::Random;
+use crate::state::machine::{Answer, Context, Frame, Lane, LinkFault, Machine, Next, Request};
+use crate::state::metadata::Metadata;
+
+const TOPIC_ID: Uuid = Uuid([7; 16]);
+const NODE: i32 = 1;
+
+/// A log of one partition: batches with base offset and next offset.
+type Log = Vec<(i64, i64, Bytes)>;
+
+pub(super) struct Script {
+    pub(super) face: Arc<Face>,
+    engine: Engine,
+    metadata: Metadata,
+    random: Random,
+    pub(super) now: Instant,
+    pub(super) closed: Arc<Promise<()>>,
+    /// Requests without an answer yet; `true`: they are the metadata's.
+    waiting: VecDeque<(bool, Request)>,
+    held: Vec<(u64, i16, Vec<(i32, i64)>)>,
+    pub(super) logs: BTreeMap<i32, Log>,
+    pub(super) log_starts: BTreeMap<i32, i64>,
+    pub(super) committed: BTreeMap<i32, i64>,
+    pub(super) generation: i32,
+    /// What this member is to read from the next sync on.
+    pub(super) share: Vec<i32>,
+    /// The group is about to share out anew.
+    pub(super) rebalance: bool,
+    /// The group has dropped this member.
+    pub(super) forgotten: bool,
+    /// What came, in short.
+    pub(super) seen: Vec<String>,
+    pub(super) ended: bool,
+}
+
+impl Script {
+    #[allow(clippy::disallowed_methods, reason = "an origin for virtual time")]
+    pub(super) fn new(options: &[(&str, &str)]) -> Self {
+        let mut set = Options::new()
+            .set("bootstrap.servers", "127.0.0.1:1")
+            .and_then(|set| set.set("group.id", "g"))
+            .and_then(|set| set.set("auto.offset.reset", "earliest"))
+            .unwrap();
+        for (name, value) in options {
+            set = set.set(name, value).unwrap();
+        }
+        let config = ConsumerConfig::new(&set).unwrap();
+        let now = Instant::now();
+        let face = Arc::new(Face::new(Arc::default(), config.memory_bytes));
+        let closed = Promise::new();
+        let mut random = Random::new(3);
+        let metadata = Metadata::new(&config.common);
+        let (seen, end) = (Arc::clone(&face), Arc::clone(&closed));
+        let engine = Engine::new(config, "g".into(), seen, end, &mut random, now);
+        Self {
+            face,
+            engine,
+            metadata,
+            random,
+            now,
+            closed,
+            waiting: VecDeque::new(),
+            held: Vec::new(),
+            logs: (0..4).map(|index| (index, Vec::new())).collect(),
+            log_starts: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            generation: 0,
+            share: vec![0],
+            rebalance: false,
+            forgotten: false,
+            seen: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// A member that reads partition 0 of `t`.
+    pub(super) fn reading(options: &[(&str, &str)]) -> Self {
+        let mut script = Self::new(options);
+        script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+        script.run();
+        script
+    }
+
+    /// Adds a batch of so many records, whose values are their offsets.
+    pub(super) fn append(&mut self, partition: i32, count: i64) {
+        let log = self.logs.get_mut(&partition).unwrap();
+        let base_offset = log.last().map_or(0, |(_, next, _)| *next);
+        let mut builder = BatchBuilder::default();
+        for offset in base_offset..base_offset + count {
+            let value = offset.to_string();
+            builder.push(offset, None, Some(value.as_bytes()), NO_HEADERS).unwrap();
+        }
+        let seal = BatchSeal { base_offset, partition_leader_epoch: 5, ..BatchSeal::default() };
+        let bytes = builder.finish(&seal).unwrap();
+        log.push((base_offset, base_offset + count, bytes));
+    }
+
+    /// Turns and answers until nothing moves.
+    pub(super) fn run(&mut self) {
+        for _ in 0..1000 {
+            let next = self.turn();
+            self.ended |= next == Next::Ended;
+            if self.ended || self.waiting.is_empty() {
+                return;
+            }
+            while let Some((metadata, request)) = self.waiting.pop_front() {
+                self.serve(metadata, &request);
+            }
+        }
+        panic!("it never comes to rest: {:?}", self.seen);
+    }
+
+    /// A turn whose requests nobody answers.
+    pub(super) fn turn_alone(&mut self) {
+        self.ended |= self.turn() == Next::Ended;
+        self.waiting.clear();
+    }
+
+    /// Lets time pass, second by second, with all that is due in it.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.now = until.min(self.now + Duration::from_secs(1));
+            // The broker holds a fetch for half a second at most.
+            self.release_held();
+            self.run();
+        }
+    }
+
+    fn call<T>(&mut self, call: impl FnOnce(&mut Engine, &mut Context<'_>) -> T) -> T {
+        let (mut requests, mut jobs) = (Vec::new(), Vec::new());
+        let mut cx = Context {
+            now: self.now,
+            now_ms: 1_700_000_000_000,
+            metadata: &mut self.metadata,
+            random: &mut self.random,
+            requests: &mut requests,
+            jobs: &mut jobs,
+        };
+        let result = call(&mut self.engine, &mut cx);
+        self.waiting.extend(requests.into_iter().map(|request| (false, request)));
+        result
+    }
+
+    fn turn(&mut self) -> Next {
+        let next = self.call(|engine, cx| engine.turn(cx));
+        if let Some(request) = self.metadata.poll_request(self.now) {
+            self.waiting.push_back((true, request));
+        }
+        next
+    }
+
+    fn serve(&mut self, metadata: bool, request: &Request) {
+        let (key, version) = (request.body.key(), *request.body.versions().end());
+        let mut writer = Writer::new();
+        let mut into = Frame { version, correlation_id: 1, client_id: None, writer: &mut writer };
+        request.body.encode(&mut into).unwrap();
+        let bytes = writer.into_bytes();
+        let Some(body) = self.answer(key, version, &bytes[4..], request) else { return };
+        self.reply(metadata, request.token, version, body);
+    }
+
+    fn reply(&mut self, metadata: bool, token: u64, version: i16, body: Bytes) {
+        let answer = Answer { version, body, broker: Rc::from("1") };
+        if metadata {
+            let (now, random) = (self.now, &mut self.random);
+            self.metadata.handle_response(token, Ok(answer), now, random);
+        } else {
+            self.call(|engine, cx| engine.handle_response(token, Ok(answer), cx));
+        }
+    }
+
+    /// All connections break; what was asked is not answered.
+    pub(super) fn disconnect(&mut self) {
+        for (token, ..) in std::mem::take(&mut self.held) {
+            let error = Error::new(crate::error::ErrorKind::Disconnected, "lost");
+            let fault = LinkFault { error, written: true };
+            self.call(|engine, cx| engine.handle_response(token, Err(fault), cx));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        key: ApiKey,
+        version: i16,
+        bytes: &[u8],
+        request: &Request,
+    ) -> Option<Bytes> {
+        Some(match key {
+            ApiKey::Metadata => self.metadata_answer(bytes, version),
+            ApiKey::FindCoordinator => coordinator_answer(version),
+            ApiKey::JoinGroup => self.join_answer(version),
+            ApiKey::SyncGroup => self.sync_answer(version),
+            ApiKey::Heartbeat => {
+                let error_code = self.group_error();
+                body(&HeartbeatResponse { error_code, ..Default::default() }, version)
+            }
+            ApiKey::LeaveGroup => {
+                self.seen.push("leave".into());
+                body(&LeaveGroupResponse::default(), version)
+            }
+            ApiKey::OffsetCommit => self.commit_answer(bytes, version),
+            ApiKey::OffsetFetch => self.lookup_answer(bytes, version),
+            ApiKey::ListOffsets => self.starts_answer(bytes, version),
+            ApiKey::Fetch => return self.fetch_answer(bytes, version, request),
+            other => panic!("{other} is not in the script"),
+        })
+    }
+
+    fn metadata_answer(&self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<MetadataRequest<'_>>(bytes).unwrap();
+        let row = |partition_index: i32| MetadataResponsePartition {
+            partition_index,
+            leader_id: NODE,
+            leader_epoch: 5,
+            ..Default::default()
+        };
+        let topics = request.topics.iter().flatten().map(|topic| {
+            let known = topic.name == Some("t");
+            MetadataResponseTopic {
+                name: topic.name,
+                topic_id: if known { TOPIC_ID } else { Uuid::ZERO },
+                error_code: if known {
+                    ErrorCode::NONE
+                } else {
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                },
+                partitions: if known {
+                    self.logs.keys().map(|&at| row(at)).collect()
+                } else {
+                    vec![]
+                },
+                ..Default::default()
+            }
+        });
+        let brokers = vec![MetadataResponseBroker {
+            node_id: NODE,
+            host: "127.0.0.1",
+            port: 1,
+            ..Default::default()
+        }];
+        body(&MetadataResponse { brokers, topics: topics.collect(), ..Default::default() }, version)
+    }
+
+    fn group_error(&self) -> ErrorCode {
+        match (self.forgotten, self.rebalance) {
+            (true, _) => ErrorCode::UNKNOWN_MEMBER_ID,
+            (_, true) => ErrorCode::REBALANCE_IN_PROGRESS,
+            _ => ErrorCode::NONE,
+        }
+    }
+
+    fn join_answer(&mut self, version: i16) -> Bytes {
+        self.seen.push("join".into());
+        self.generation += 1;
+        (self.rebalance, self.forgotten) = (false, false);
+        let answer = JoinGroupResponse {
+            generation_id: self.generation,
+            member_id: "m",
+            leader: "another",
+            protocol_type: Some("consumer"),
+            protocol_name: Some("range"),
+            ..Default::default()
+        };
+        body(&answer, version)
+    }
+
+    fn sync_answer(&self, version: i16) -> Bytes {
+        let topics = [(Arc::from("t"), self.share.clone())].into();
+        let share = Share { member_id: "m".into(), topics };
+        let assignment = assignor::encode_assignment(&share).unwrap();
+        let answer = SyncGroupResponse {
+            protocol_type: Some("consumer"),
+            protocol_name: Some("range"),
+            assignment: &assignment,
+            ..Default::default()
+        };
+        body(&answer, version)
+    }
+
+    fn commit_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<OffsetCommitRequest<'_>>(bytes).unwrap();
+        let mut error_code =
+            if self.forgotten { ErrorCode::UNKNOWN_MEMBER_ID } else { ErrorCode::NONE };
+        if request.generation_id_or_member_epoch != self.generation {
+            error_code = ErrorCode::ILLEGAL_GENERATION;
+        }
+        let mut partitions = Vec::new();
+        for row in request.topics.iter().flat_map(|topic| &topic.partitions) {
+            let (partition_index, offset) = (row.partition_index, row.committed_offset);
+            if error_code.is_none() {
+                self.committed.insert(partition_index, offset);
+            }
+            let result = if error_code.is_none() { "" } else { " refused" };
+            self.seen.push(format!("commit {partition_index}:{offset}{result}"));
+            partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
+        }
+        let topics = vec![OffsetCommitResponseTopic {
+            topic_id: TOPIC_ID,
+            partitions,
+            ..Default::default()
+        }];
+        body(&OffsetCommitResponse { topics, ..Default::default() }, version)
+    }
+
+    fn lookup_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<OffsetFetchRequest<'_>>(bytes).unwrap();
+        let asked = request.groups.iter().flat_map(|group| group.topics.iter().flatten());
+        let partitions = asked.flat_map(|topic| &topic.partition_indexes).map(|&partition_index| {
+            OffsetFetchResponsePartitions {
+                partition_index,
+                committed_offset: self.committed.get(&partition_index).copied().unwrap_or(-1),
+                metadata: Some(""),
+                ..Default::default()
+            }
+        });
+        let topics = vec![OffsetFetchResponseTopics {
+            topic_id: TOPIC_ID,
+            partitions: partitions.collect(),
+            ..Default::default()
+        }];
+        let groups = vec![OffsetFetchResponseGroup { group_id: "g", topics, ..Default::default() }];
+        body(&OffsetFetchResponse { groups, ..Default::default() }, version)
+    }
+
+    fn starts_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<ListOffsetsRequest<'_>>(bytes).unwrap();
+        let rows = request.topics.iter().flat_map(|topic| &topic.partitions).map(|row| {
+            let end = self.logs[&row.partition_index].last().map_or(0, |(_, next, _)| *next);
+            let start = self.log_starts.get(&row.partition_index).copied().unwrap_or(0);
+            let offset = if row.timestamp == -2 { start } else { end };
+            ListOffsetsPartitionResponse {
+                partition_index: row.partition_index,
+                offset,
+                ..Default::default()
+            }
+        });
+        let topics = vec![ListOffsetsTopicResponse { name: "t", partitions: rows.collect() }];
+        body(&ListOffsetsResponse { topics, ..Default::default() }, version)
+    }
+
+    fn fetch_answer(&mut self, bytes: &[u8], version: i16, request: &Request) -> Option<Bytes> {
+        let (_, fetch) = frame::decode_request::<FetchRequest<'_>>(bytes).unwrap();
+        let asked: Vec<(i32, i64)> = fetch
+            .topics
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .map(|row| (row.partition, row.fetch_offset))
+            .collect();
+        let lane = if request.lane == Lane::Fetch { "" } else { " spare" };
+        let rows: Vec<String> = asked.iter().map(|(at, offset)| format!("{at}:{offset}")).collect();
+        self.seen.push(format!("fetch {}{lane}", rows.join(" ")));
+        if fetch.max_wait_ms > 0 && !self.has_data(&asked) {
+            self.held.push((request.token, version, asked));
+            return None;
+        }
+        Some(self.records(&asked, version))
+    }
+
+    fn has_data(&self, asked: &[(i32, i64)]) -> bool {
+        asked.iter().any(|(at, offset)| {
+            self.logs[at].last().is_some_and(|(_, next, _)| next > offset)
+                || self.is_out(*at, *offset)
+        })
+    }
+
+    fn is_out(&self, partition: i32, offset: i64) -> bool {
+        let end = self.logs[&partition].last().map_or(0, |(_, next, _)| *next);
+        let start = self.log_starts.get(&partition).copied().unwrap_or(0);
+        !(start..=end).contains(&offset)
+    }
+
+    /// One batch a partition, the one that holds the offset.
+    fn records(&self, asked: &[(i32, i64)], version: i16) -> Bytes {
+        let mut partitions = Vec::new();
+        for &(partition_index, offset) in asked {
+            let log = &self.logs[&partition_index];
+            let found = log.iter().find(|(_, next, _)| *next > offset);
+            let out = self.is_out(partition_index, offset);
+            partitions.push(PartitionData {
+                partition_index,
+                error_code: if out { ErrorCode::OFFSET_OUT_OF_RANGE } else { ErrorCode::NONE },
+                high_watermark: log.last().map_or(0, |(_, next, _)| *next),
+                records: match found {
+                    Some((.., bytes)) if !out => Records::Inline(bytes),
+                    _ => Records::Inline(&[]),
+                },
+                ..Default::default()
+            });
+        }
+        let responses =
+            vec![FetchableTopicResponse { topic_id: TOPIC_ID, partitions, ..Default::default() }];
+        body(&FetchResponse { responses, ..Default::default() }, version)
+    }
+
+    /// Fetches that the broker held are answered: with data, or empty when their time is over.
+    pub(super) fn release_held(&mut self) {
+        for (token, version, asked) in std::mem::take(&mut self.held) {
+            let bytes = self.records(&asked, version);
+            self.reply(false, token, version, bytes);
+        }
+    }
+
+    pub(super) fn take(&mut self, records_max: usize) -> Option<Batch> {
+        let look = self.face.look(&WholeBatch { records_max }, None).unwrap();
+        self.run();
+        match look {
+            Look::Found(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// The offsets of the next records.
+    pub(super) fn offsets(&mut self, records_max: usize) -> Vec<i64> {
+        let batch = self.take(records_max);
+        batch.iter().flat_map(|batch| batch.records().map(|record| record.offset)).collect()
+    }
+
+    pub(super) fn part(&self, index: i32) -> TopicPartition {
+        TopicPartition::new("t", index)
+    }
+
+    pub(super) fn commit(&mut self, batch: &Batch) {
+        let marks = vec![(batch.topic_partition().clone(), batch.mark())];
+        let deadline = self.now + Duration::from_secs(60);
+        let command = Command::Commit { marks, deadline, promise: None };
+        self.face.command(command).unwrap();
+        self.run();
+    }
+}
+
+fn coordinator_answer(version: i16) -> Bytes {
+    let coordinators = vec![find_coordinator_response::Coordinator {
+        key: "g",
+        node_id: NODE,
+        host: "127.0.0.1",
+        port: 1,
+        ..Default::default()
+    }];
+    body(&FindCoordinatorResponse { coordinators, ..Default::default() }, version)
+}
+
+fn body<'a>(message: &impl Message<'a>, version: i16) -> Bytes {
+    let mut writer = Writer::new();
+    message.encode(&mut writer, version).unwrap();
+    Bytes::from(writer.into_bytes())
+}
