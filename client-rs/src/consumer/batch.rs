@@ -261,7 +261,7 @@ impl fmt::Debug for Batch {
             .field("partition", &format_args!("{}", self.shared.partition))
             .field("offsets", &(self.base_offset()..=self.last_offset()))
             .field("len", &self.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -297,7 +297,7 @@ impl ConsumerRecord {
     /// All its parts, borrowed.
     pub fn view(&self) -> RecordView<'_> {
         // The index was in range when the record was made, and nothing changes a batch.
-        self.shared.get(self.index).unwrap_or(RecordView {
+        self.shared.get(self.index).unwrap_or_else(|| RecordView {
             offset: -1,
             timestamp: -1,
             key: None,
@@ -367,6 +367,6 @@ impl fmt::Debug for ConsumerRecord {
             .field("key", &view.key)
             .field("value", &view.value)
             .field("headers", &view.headers.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

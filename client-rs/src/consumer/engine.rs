@@ -274,7 +274,7 @@ impl Engine {
             FetchEvent::Started { partition, position, offset } => {
                 self.face.begin_afresh(&partition, position, offset);
             }
-            FetchEvent::Refresh(_) => cx.metadata.request_refresh(cx.now),
+            FetchEvent::Refresh => cx.metadata.request_refresh(cx.now),
         }
     }
 

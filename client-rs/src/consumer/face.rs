@@ -18,7 +18,7 @@ use crate::state::wake::Wake;
 
 mod take;
 
-pub(super) use take::{Look, OneRecord, Want, WholeBatch, not_assigned};
+pub(super) use take::{Look, OneRecord, Want, WholeBatch};
 
 /// What the application asks the machine for.
 #[derive(Debug)]
@@ -177,8 +177,6 @@ pub(super) struct Drained {
     pub(super) polls: u64,
     /// The application waits for records.
     pub(super) waiting: bool,
-    /// What it was given last is not finished.
-    pub(super) busy: bool,
 }
 
 impl Face {
@@ -205,7 +203,6 @@ impl Face {
             consumed: std::mem::take(&mut inner.consumed),
             polls: inner.polls,
             waiting: !inner.sleepers.is_empty() || (idle && !inner.is_busy()),
-            busy: inner.is_busy(),
         }
     }
 
@@ -268,7 +265,7 @@ impl Face {
             part.held = false;
         }
         inner.list(partition);
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// Reading of a partition begins at that offset.
@@ -318,7 +315,7 @@ impl Face {
         inner.buffered += bytes;
         inner.stats.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
         inner.list(&partition);
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// An error to give out behind what is ready of its partition; one at a time.
@@ -331,7 +328,7 @@ impl Face {
         }
         part.items.push_back(Item::Fault(fault));
         inner.list(partition);
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// An error of no partition, given out once.
@@ -341,7 +338,7 @@ impl Face {
             inner.faults.pop_front();
         }
         inner.faults.push_back(error);
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// What a call is told if its time is over without records.
@@ -353,7 +350,7 @@ impl Face {
     pub(super) fn end(&self, error: Error) {
         let mut inner = self.lock();
         inner.ended.get_or_insert(error);
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// Whether the consumer has any partition.
@@ -380,7 +377,7 @@ impl Face {
     }
 
     /// Wakes who waits if something is ready.
-    fn announce(&self, mut inner: MutexGuard<'_, Inner>) {
+    fn announce(mut inner: MutexGuard<'_, Inner>) {
         if !inner.has_something() {
             return;
         }
@@ -419,11 +416,13 @@ impl Inner {
 
     /// Puts a partition on the ready list, if it has something and may give it.
     fn list(&mut self, partition: &TopicPartition) {
-        if let Some(part) = self.parts.get_mut(partition) {
-            if part.is_open() && part.has_items() && !part.listed {
-                part.listed = true;
-                self.ready.push_back(partition.clone());
-            }
+        if let Some(part) = self.parts.get_mut(partition)
+            && part.is_open()
+            && part.has_items()
+            && !part.listed
+        {
+            part.listed = true;
+            self.ready.push_back(partition.clone());
         }
     }
 
@@ -458,10 +457,9 @@ impl Inner {
         };
         if let Some(current) = self.current.take_if(wanted) {
             let partition = current.shared.partition.clone();
-            if let Some(part) = self.parts.get_mut(&partition) {
-                if current.at < current.shared.len() {
-                    part.begun.push_front(current);
-                }
+            let part = self.parts.get_mut(&partition);
+            if let Some(part) = part.filter(|_| current.at < current.shared.len()) {
+                part.begun.push_front(current);
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
 use engine::Engine;
-use face::{Command, Face, Look, OneRecord, Want, WholeBatch, not_assigned};
+use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
 use promise::Promise;
 
 pub use batch::{Batch, ConsumerRecord, Piece};
@@ -318,9 +318,8 @@ impl Own {
         self.face.end(Error::closed());
         let mut stage = lock(&self.stage);
         let handle = match std::mem::replace(&mut *stage, Stage::Closed(None)) {
-            Stage::New => None,
             Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle),
-            Stage::Closed(None) => None,
+            Stage::New | Stage::Closed(None) => None,
         };
         *stage = Stage::Closed(handle.clone());
         drop(stage);

@@ -212,11 +212,12 @@ pub(super) fn millis(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// What belongs to one topic, topics and partitions in the order in which they first come.
-pub(super) fn by_topic<T>(
-    items: impl IntoIterator<Item = (TopicPartition, T)>,
-) -> Vec<(Arc<str>, Vec<(i32, T)>)> {
-    let mut topics: Vec<(Arc<str>, Vec<(i32, T)>)> = Vec::new();
+/// A topic, and what belongs to each of its partitions.
+pub(super) type OfTopic<T> = (Arc<str>, Vec<(i32, T)>);
+
+/// What belongs to one topic each, topics and partitions in the order in which they first come.
+pub(super) fn by_topic<T>(items: impl IntoIterator<Item = (TopicPartition, T)>) -> Vec<OfTopic<T>> {
+    let mut topics: Vec<OfTopic<T>> = Vec::new();
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();
     for (partition, item) in items {
         let place = *places.entry(Arc::clone(&partition.topic)).or_insert_with(|| {

@@ -173,11 +173,8 @@ mod tests {
         let two = [member("b", None, &["t"]), member("a", None, &["t"])];
         assert_eq!(shares(&two, &[("t", 3)]), ["a:t[0, 1]", "b:t[2]"]);
         assert_eq!(shares(&two, &[("t", 1)]), ["a:t[0]", "b:"]);
-        let three = [
-            member("c", None, &["t"]),
-            member("a", None, &["t"]),
-            member("b", None, &["t"]),
-        ];
+        let three =
+            [member("c", None, &["t"]), member("a", None, &["t"]), member("b", None, &["t"])];
         assert_eq!(shares(&three, &[("t", 7)]), ["a:t[0, 1, 2]", "b:t[3, 4]", "c:t[5, 6]"]);
         assert_eq!(shares(&three, &[("t", 2)]), ["a:t[0]", "b:t[1]", "c:"]);
     }

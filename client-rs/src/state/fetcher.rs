@@ -139,8 +139,8 @@ pub(crate) enum FetchEvent {
     OutOfRange { partition: TopicPartition, position: u64, offset: i64 },
     /// A start was looked up.
     Started { partition: TopicPartition, position: u64, offset: i64 },
-    /// The metadata of this partition's topic are out of date.
-    Refresh(TopicPartition),
+    /// The metadata are out of date.
+    Refresh,
 }
 
 /// Where the next fetch of a partition begins.
@@ -316,11 +316,6 @@ impl Fetcher {
         self.config.partition_bytes.min(self.refill_below())
     }
 
-    /// Whether a fetch is on its way.
-    pub(crate) fn is_fetching(&self) -> bool {
-        !self.in_flight.is_empty()
-    }
-
     /// A fetch to send, if one is due.
     pub(crate) fn poll_fetch(
         &mut self,
@@ -397,7 +392,7 @@ impl Fetcher {
             let Some(leader) = leaders.leader(partition) else {
                 part.retry_at = Some(now + self.pace.delay(part.attempt));
                 part.attempt = part.attempt.saturating_add(1);
-                self.events.push_back(FetchEvent::Refresh(partition.clone()));
+                self.events.push_back(FetchEvent::Refresh);
                 continue;
             };
             let lanes = self.lanes.entry(leader.node).or_default();
@@ -468,7 +463,7 @@ impl Fetcher {
             debug_assert_eq!(part.position, position, "a jump forgets what was asked");
             part.asked = None;
             if failed {
-                self.events.push_back(FetchEvent::Refresh(partition));
+                self.events.push_back(FetchEvent::Refresh);
             } else if let Some(answer) = answer {
                 self.handle_part(answer, offset, now);
             }

@@ -378,26 +378,26 @@ impl Membership {
 
     /// Time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if let Stage::Stable { release: Some(release), .. } = &self.stage {
-            if release.until <= now {
-                // The coordinator has gone on without this member by now.
-                let then = release.then;
-                self.events.push_back(MemberEvent::Lost);
-                self.kept = None;
-                match then {
-                    Then::Rejoin => self.stage = Stage::Unjoined { retry_at: now },
-                    then => self.leave(then, now),
-                }
+        if let Stage::Stable { release: Some(release), .. } = &self.stage
+            && release.until <= now
+        {
+            // The coordinator has gone on without this member by now.
+            let then = release.then;
+            self.events.push_back(MemberEvent::Lost);
+            self.kept = None;
+            match then {
+                Then::Rejoin => self.stage = Stage::Unjoined { retry_at: now },
+                then => self.leave(then, now),
             }
         }
-        if let (Some(due), App::Busy { since }) = (self.poll_due(), self.app) {
-            if due <= now {
-                let after = now.saturating_duration_since(since);
-                self.events.push_back(MemberEvent::PollMissed { after });
-                match &self.stage {
-                    Stage::Stable { .. } => self.begin_release(Then::Park, now),
-                    _ => self.leave(Then::Park, now),
-                }
+        if let (Some(due), App::Busy { since }) = (self.poll_due(), self.app)
+            && due <= now
+        {
+            let after = now.saturating_duration_since(since);
+            self.events.push_back(MemberEvent::PollMissed { after });
+            match &self.stage {
+                Stage::Stable { .. } => self.begin_release(Then::Park, now),
+                _ => self.leave(Then::Park, now),
             }
         }
     }
@@ -424,7 +424,7 @@ impl Membership {
         if let Stage::Stable { release, .. } = &mut self.stage {
             match release {
                 Some(Release { then: Then::Rejoin, until }) => {
-                    *release = Some(Release { until: *until, then })
+                    *release = Some(Release { until: *until, then });
                 }
                 Some(_) => return,
                 None => *release = Some(Release { until: now + self.config.poll_interval, then }),

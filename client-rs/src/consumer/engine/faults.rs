@@ -65,8 +65,7 @@ pub(super) fn out_of_range(partition: &TopicPartition, offset: i64) -> Error {
 
 pub(super) fn refused(code: ErrorCode, api: &'static str, group: &Arc<str>) -> Error {
     let text = format!("group {group} refuses this consumer at {api}");
-    Error::new(crate::error::ErrorKind::from_kafka(code), text)
-        .with_source(Error::from_kafka(code, None))
+    Error::new(ErrorKind::from_kafka(code), text).with_source(Error::from_kafka(code, None))
 }
 
 /// Why no partition can be got now, if the metadata tell.

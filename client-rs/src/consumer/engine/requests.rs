@@ -189,7 +189,9 @@ impl Engine {
                 let answer = reply.and_then(|answer| fetch::fetched(&answer, &topics));
                 self.log_fault(&answer);
                 let answer = answer.map(|(answer, hints)| {
-                    hints.iter().for_each(|hint| learn(hint, cx));
+                    for hint in &hints {
+                        learn(hint, cx);
+                    }
                     answer
                 });
                 self.fetcher.handle_fetch(token, answer, now);

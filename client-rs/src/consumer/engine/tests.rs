@@ -4,7 +4,7 @@ mod script;
 
 use std::time::Duration;
 
-use script::Script;
+use script::{Script, part};
 
 use crate::consumer::face::Command;
 use crate::error::ErrorKind;
@@ -22,8 +22,8 @@ fn a_seek_back_gives_the_same_records_and_then_the_next() {
         let from = round * 5;
         let first = script.offsets(5);
         assert_eq!(first, (from..from + 5).collect::<Vec<_>>());
-        script.face.seek(&script.part(0), from).unwrap();
-        assert_eq!(script.face.position(&script.part(0)), Some(from));
+        script.face.seek(&part(0), from).unwrap();
+        assert_eq!(script.face.position(&part(0)), Some(from));
         script.run();
         assert_eq!(script.offsets(5), first, "round {round}");
     }
@@ -37,9 +37,9 @@ fn a_seek_does_not_wait_for_a_fetch_that_the_broker_holds() {
     script.run();
     assert_eq!(script.offsets(10).len(), 10);
     for round in 0..50 {
-        script.face.set_paused(&[script.part(0)], true).unwrap();
-        script.face.seek(&script.part(0), round % 10).unwrap();
-        script.face.set_paused(&[script.part(0)], false).unwrap();
+        script.face.set_paused(&[part(0)], true).unwrap();
+        script.face.seek(&part(0), round % 10).unwrap();
+        script.face.set_paused(&[part(0)], false).unwrap();
         script.run();
         assert_eq!(script.offsets(1), [round % 10], "no time has passed");
     }
@@ -61,12 +61,12 @@ fn a_partition_that_was_another_members_begins_at_its_commit() {
     script.pass(Duration::from_secs(4));
     assert_eq!(script.offsets(1000), Vec::<i64>::new(), "the poll lets the partition go");
     script.run();
-    assert_eq!(script.face.partitions(), [script.part(1)]);
+    assert_eq!(script.face.partitions(), [part(1)]);
     script.committed.insert(0, 200);
     (script.share, script.rebalance) = (vec![0], true);
     script.pass(Duration::from_secs(4));
     script.run();
-    assert_eq!(script.face.partitions(), [script.part(0)]);
+    assert_eq!(script.face.partitions(), [part(0)]);
     script.seen.clear();
     script.commit(&queued);
     script.commit(&old);
@@ -110,7 +110,7 @@ fn a_rebalance_waits_for_the_work_in_hand_and_commits_it() {
     assert_eq!(script.offsets(10), (0..10).collect::<Vec<_>>());
     (script.share, script.rebalance) = (vec![0, 1], true);
     script.seen.clear();
-    script.pass(Duration::from_secs(60));
+    script.pass(Duration::from_mins(1));
     script.seen.retain(|seen| !seen.starts_with("fetch"));
     assert_eq!(script.seen, Vec::<String>::new(), "the records given out are still worked on");
     assert_eq!(script.face.partitions().len(), 1);
@@ -218,7 +218,7 @@ fn a_late_poll_gives_the_partitions_up_and_the_next_one_gets_them_back() {
     assert_eq!(told.last().unwrap().as_str(), "leave");
     assert_eq!(script.committed[&0], 10, "the finished work is committed before");
     assert!(script.face.partitions().is_empty());
-    script.pass(Duration::from_secs(60));
+    script.pass(Duration::from_mins(1));
     assert_eq!(script.offsets(10), Vec::<i64>::new());
     script.run();
     assert_eq!(script.offsets(10), (10..20).collect::<Vec<_>>());
@@ -239,7 +239,7 @@ fn an_offset_cut_from_the_log_goes_by_the_reset_policy() {
             let Err(error) = script.face.look(&want, None) else { panic!("an error is due") };
             assert_eq!(error.kind(), ErrorKind::OffsetOutOfRange);
             assert_eq!((error.topic(), error.partition()), (Some("t"), Some(0)));
-            script.face.seek(&script.part(0), 25).unwrap();
+            script.face.seek(&part(0), 25).unwrap();
             script.run();
             assert_eq!(script.offsets(9), (25..30).collect::<Vec<_>>());
         } else {
@@ -284,11 +284,11 @@ fn pausing_keeps_what_was_fetched() {
     script.release_held();
     script.run();
     assert_eq!(script.offsets(3), [0, 1, 2]);
-    script.face.set_paused(&[script.part(0)], true).unwrap();
+    script.face.set_paused(&[part(0)], true).unwrap();
     script.run();
     assert_eq!(script.offsets(3), Vec::<i64>::new());
     script.seen.clear();
-    script.face.set_paused(&[script.part(0)], false).unwrap();
+    script.face.set_paused(&[part(0)], false).unwrap();
     assert_eq!(script.offsets(3), [3, 4, 5]);
     assert_eq!(script.offsets(30), [6, 7, 8, 9]);
     assert!(!script.seen.iter().any(|seen| seen.contains("0:0")), "{:?}", script.seen);
@@ -313,7 +313,7 @@ fn a_damaged_record_is_an_error_that_a_seek_passes() {
         assert!(error.to_string().contains("offset 0 of t-0"), "{error}");
         script.run();
     }
-    script.face.seek(&script.part(0), 5).unwrap();
+    script.face.seek(&part(0), 5).unwrap();
     script.run();
     assert_eq!(script.offsets(9), (5..10).collect::<Vec<_>>());
 }

@@ -252,7 +252,7 @@ impl Face {
             let partition = partition.clone();
             inner.commands.push(Command::SetPaused { partition, paused });
         }
-        self.announce(inner);
+        Self::announce(inner);
         self.wake.wake();
         Ok(())
     }
@@ -336,14 +336,14 @@ impl Face {
             None => part.begun.push_front(Current { shared: Arc::clone(shared), at }),
         }
         inner.list(&shared.partition);
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// Ends a call that waits, or the next one.
     pub(in crate::consumer) fn wakeup(&self) {
         let mut inner = self.lock();
         inner.woken = true;
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     /// Calls the hook when something comes to be ready; at once, if something is.
@@ -351,7 +351,7 @@ impl Face {
         let mut inner = self.lock();
         inner.on_ready = Some(hook);
         inner.signalled = false;
-        self.announce(inner);
+        Self::announce(inner);
     }
 
     pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
@@ -507,7 +507,7 @@ impl Inner {
 }
 
 /// The error of a call about a partition that is not this consumer's.
-pub(in crate::consumer) fn not_assigned(partition: &TopicPartition) -> Error {
+fn not_assigned(partition: &TopicPartition) -> Error {
     let text = format!("{partition} is not assigned to this consumer");
     Error::new(ErrorKind::NotAssigned, text)
         .with_topic(&partition.topic)

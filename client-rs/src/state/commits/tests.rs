@@ -36,7 +36,7 @@ impl Bench {
 
     fn push(&mut self, partition: i32, mark: Mark) -> CommitId {
         self.ids += 1;
-        let deadline = self.now + Duration::from_secs(60);
+        let deadline = self.now + Duration::from_mins(1);
         self.commits.push_heard(self.ids, vec![(part(partition), mark)], deadline);
         self.ids
     }
@@ -223,7 +223,7 @@ fn a_commit_on_its_way_when_the_partition_goes_is_not_repeated() {
 #[test]
 fn a_commit_of_several_partitions_ends_once() {
     let mut bench = Bench::new();
-    let deadline = bench.now + Duration::from_secs(60);
+    let deadline = bench.now + Duration::from_mins(1);
     bench.commits.push_heard(9, vec![(part(0), mark(1, 5)), (part(1), mark(1, 6))], deadline);
     let (token, _) = bench.ask().unwrap();
     bench.answer(token, &[(0, ErrorCode::NONE), (1, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)]);
@@ -241,7 +241,7 @@ fn a_wait_ends_at_its_deadline_and_names_the_last_fault() {
     let (token, _) = bench.ask().unwrap();
     bench.answer(token, &[(0, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)]);
     assert!(bench.commits.poll_timeout(bench.now).unwrap() < bench.now + Duration::from_secs(1));
-    bench.pass(Duration::from_secs(60));
+    bench.pass(Duration::from_mins(1));
     assert_eq!(bench.events(), [format!("{id} timed out true")]);
     let (token, sent) = bench.ask().expect("what it asked for is still done");
     assert_eq!(sent, [(0, 5)]);
@@ -255,7 +255,7 @@ fn nothing_is_sent_while_the_group_is_on_the_move() {
     bench.push(0, mark(1, 5));
     let (now, tokens) = (bench.now, &mut bench.tokens);
     assert_eq!(bench.commits.poll_request(None, tokens, now), None);
-    assert_eq!(bench.commits.poll_timeout(now), Some(now + Duration::from_secs(60)));
+    assert_eq!(bench.commits.poll_timeout(now), Some(now + Duration::from_mins(1)));
     assert!(bench.ask().is_some());
 }
 

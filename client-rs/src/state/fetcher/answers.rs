@@ -56,7 +56,7 @@ impl Fetcher {
             }
             Verdict::Refresh => {
                 self.pause(&answer, now);
-                self.events.push_back(FetchEvent::Refresh(answer.partition));
+                self.events.push_back(FetchEvent::Refresh);
             }
             Verdict::Later => self.pause(&answer, now),
             Verdict::Told => {

@@ -65,7 +65,7 @@ impl Fetcher {
             let Some(leader) = leaders.leader(partition) else {
                 part.retry_at = Some(now + self.pace.delay(part.attempt));
                 part.attempt = part.attempt.saturating_add(1);
-                self.events.push_back(FetchEvent::Refresh(partition.clone()));
+                self.events.push_back(FetchEvent::Refresh);
                 continue;
             };
             let (token, ask) = ask.get_or_insert_with(|| {
@@ -123,7 +123,7 @@ impl Fetcher {
                         let fault = FetchFault::Code(code);
                         self.events.push_back(FetchEvent::Fault { partition, position, fault });
                     } else {
-                        self.events.push_back(FetchEvent::Refresh(partition));
+                        self.events.push_back(FetchEvent::Refresh);
                     }
                 }
             }

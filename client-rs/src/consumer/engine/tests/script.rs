@@ -43,6 +43,9 @@ use crate::state::metadata::Metadata;
 const TOPIC_ID: Uuid = Uuid([7; 16]);
 const NODE: i32 = 1;
 
+/// A fetch with its token, version, partitions and offsets.
+type Held = (u64, i16, Vec<(i32, i64)>);
+
 /// A log of one partition: batches with base offset and next offset.
 type Log = Vec<(i64, i64, Bytes)>;
 
@@ -55,7 +58,7 @@ pub(super) struct Script {
     pub(super) closed: Arc<Promise<()>>,
     /// Requests without an answer yet; `true`: they are the metadata's.
     waiting: VecDeque<(bool, Request)>,
-    held: Vec<(u64, i16, Vec<(i32, i64)>)>,
+    held: Vec<Held>,
     pub(super) logs: BTreeMap<i32, Log>,
     pub(super) log_starts: BTreeMap<i32, i64>,
     pub(super) committed: BTreeMap<i32, i64>,
@@ -181,7 +184,7 @@ impl Script {
     }
 
     fn turn(&mut self) -> Next {
-        let next = self.call(|engine, cx| engine.turn(cx));
+        let next = self.call(Machine::turn);
         if let Some(request) = self.metadata.poll_request(self.now) {
             self.waiting.push_back((true, request));
         }
@@ -454,13 +457,9 @@ impl Script {
         batch.iter().flat_map(|batch| batch.records().map(|record| record.offset)).collect()
     }
 
-    pub(super) fn part(&self, index: i32) -> TopicPartition {
-        TopicPartition::new("t", index)
-    }
-
     pub(super) fn commit(&mut self, batch: &Batch) {
         let marks = vec![(batch.topic_partition().clone(), batch.mark())];
-        let deadline = self.now + Duration::from_secs(60);
+        let deadline = self.now + Duration::from_mins(1);
         let command = Command::Commit { marks, deadline, promise: None };
         self.face.command(command).unwrap();
         self.run();
@@ -482,4 +481,8 @@ fn body<'a>(message: &impl Message<'a>, version: i16) -> Bytes {
     let mut writer = Writer::new();
     message.encode(&mut writer, version).unwrap();
     Bytes::from(writer.into_bytes())
+}
+
+pub(super) fn part(index: i32) -> TopicPartition {
+    TopicPartition::new("t", index)
 }
