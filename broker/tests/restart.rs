@@ -3,12 +3,12 @@
 
 mod client;
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::SocketAddr;
+use std::io::Read as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use client::program::Program;
 use client::{Client, fetch_request};
 use ottla_broker::{Broker, BrokerConfig, BrokerError};
 use ottla_protocol::ErrorCode;
@@ -18,47 +18,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 fn on_disk(dir: &Path) -> BrokerConfig {
     BrokerConfig::new().data_dir(dir)
-}
-
-/// The program, running.
-struct Program {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Program {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ottla-broker"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("its standard output");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let address = line.trim().strip_prefix("ready ").expect("ready HOST:PORT");
-        let address = address.parse().expect("an address");
-        Self { child, address }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args([name, &pid]).status().expect("kill");
-        assert!(sent.success());
-    }
-
-    fn wait(mut self) -> Option<i32> {
-        self.child.wait().expect("it ends").code()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ended = self.child.kill().is_err();
-        let _reaped = self.child.wait().is_err();
-    }
 }
 
 #[test]

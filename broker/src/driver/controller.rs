@@ -5,6 +5,8 @@
 //! when the log has it on disk. If the log refuses one, the controller reads the log again.
 
 mod start;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 use std::collections::BTreeSet;
@@ -112,7 +114,7 @@ impl Controller {
             next: block.end,
         };
         let told = node.clone();
-        self.append(node, state, vec![record], move |stored| {
+        Self::append(node, state, vec![record], move |stored| {
             let block = stored.map(|_image| block);
             told.controller.take_ids(&told, block);
         });
@@ -149,7 +151,6 @@ impl Controller {
     /// Replays records as decided and appends them. `then` runs with no lock held, on the writer's
     /// thread unless the log refuses at once, when they are on disk and published.
     fn append(
-        &self,
         node: &Arc<Node>,
         mut state: MutexGuard<'_, State>,
         records: Vec<MetadataRecord>,

@@ -6,6 +6,8 @@
 
 mod load;
 mod shard;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -232,7 +234,7 @@ impl Coordinator {
             Shard::Running(running) => {
                 let jobs = with(Ok((index, &partition, running)));
                 if running.failed {
-                    let failed = self.drop_shard(&mut guard);
+                    let failed = Self::drop_shard(&mut guard);
                     drop(guard);
                     run_all((jobs, Err(ErrorCode::NOT_COORDINATOR)));
                     run_all(failed);
@@ -263,7 +265,7 @@ impl Coordinator {
         let turn = decide(running);
         let jobs = running.submit(node, index, &partition, turn, Vec::new());
         if running.failed {
-            let failed = self.drop_shard(&mut guard);
+            let failed = Self::drop_shard(&mut guard);
             drop(guard);
             run_all(failed);
             return;
@@ -284,14 +286,14 @@ impl Coordinator {
             Ok(()) => (running.commit(ticket), Ok(())),
             Err(why) => {
                 tracing::error!(partition = index, %why, "groups are read from their log again");
-                self.drop_shard(&mut guard)
+                Self::drop_shard(&mut guard)
             }
         };
         drop(guard);
         run_all(jobs);
     }
 
-    fn drop_shard(&self, shard: &mut Shard) -> (Vec<Job>, Result<(), ErrorCode>) {
+    fn drop_shard(shard: &mut Shard) -> (Vec<Job>, Result<(), ErrorCode>) {
         match std::mem::replace(shard, Shard::Unloaded) {
             Shard::Running(running) => running.give_up(ErrorCode::NOT_COORDINATOR),
             _ => (Vec::new(), Ok(())),

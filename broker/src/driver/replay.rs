@@ -39,7 +39,7 @@ pub(crate) fn read_records(
                 let records = batch
                     .records(BATCH_BYTES_MAX)
                     .map_err(|error| told(offset, error.to_string()))?;
-                for record in records.iter() {
+                for record in &records {
                     let record = record.map_err(|error| told(offset, error.to_string()))?;
                     let at = record.offset;
                     each(&batch.header, record).map_err(|error| told(at, error))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ottla_protocol::ErrorCode;
 use ottla_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
+use crate::driver::controller::Refusal;
 use crate::node::Node;
 use crate::server::dispatch::RequestInfo;
 use crate::server::outbox::Reply;
@@ -36,14 +37,13 @@ pub(crate) fn handle(
         refuse(reply, ErrorCode::INVALID_REQUEST);
         return;
     }
-    let done = Box::new(move |given: Result<i64, _>| match given {
+    let done = Box::new(move |given: Result<i64, Refusal>| match given {
         Ok(producer_id) => reply.answer(&InitProducerIdResponse {
             producer_id,
             producer_epoch: 0,
             ..InitProducerIdResponse::default()
         }),
-        // The controller has told why; clients try again.
-        Err(_refusal) => refuse(reply, ErrorCode::COORDINATOR_NOT_AVAILABLE),
+        Err(refusal) => refuse(reply, refusal.code),
     });
     node.controller.producer_id(node, done);
 }

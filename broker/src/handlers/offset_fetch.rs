@@ -213,8 +213,8 @@ impl FoundPartition {
         self.committed.as_ref().map_or(-1, |committed| committed.leader_epoch)
     }
 
-    fn metadata(&self) -> Option<&str> {
-        Some(self.committed.as_ref().map_or("", |committed| &*committed.metadata))
+    fn metadata(&self) -> &str {
+        self.committed.as_ref().map_or("", |committed| &*committed.metadata)
     }
 }
 
@@ -234,7 +234,7 @@ fn answer(reply: Reply, groups: &[Found]) {
             partition_index: part.index,
             committed_offset: part.offset(),
             committed_leader_epoch: part.leader_epoch(),
-            metadata: part.metadata(),
+            metadata: Some(part.metadata()),
             error_code: part.error,
         });
         OffsetFetchResponseTopic { name: &topic.name, partitions: partitions.collect() }
@@ -250,7 +250,7 @@ fn many(group: &Found) -> OffsetFetchResponseGroup<'_> {
             partition_index: part.index,
             committed_offset: part.offset(),
             committed_leader_epoch: part.leader_epoch(),
-            metadata: part.metadata(),
+            metadata: Some(part.metadata()),
             error_code: part.error,
         });
         OffsetFetchResponseTopics {

@@ -83,7 +83,7 @@ pub(crate) struct CommitOffset<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     limits: GroupLimits,
-    groups: HashMap<Arc<str>, Group>,
+    by_id: HashMap<Arc<str>, Group>,
     offsets: Offsets,
     /// When each group wants to be looked at; never later than its own `poll_timeout`.
     deadlines: BTreeSet<(Instant, Arc<str>)>,
@@ -104,13 +104,13 @@ impl Groups {
     /// A group, if there is one.
     #[cfg(test)]
     pub(crate) fn group(&self, id: &str) -> Option<&Group> {
-        self.groups.get(id)
+        self.by_id.get(id)
     }
 
     /// What the log holds of the groups, for comparison.
     #[cfg(test)]
     pub(crate) fn stored(&self) -> std::collections::BTreeMap<Arc<str>, GroupValue> {
-        let stored = self.groups.iter();
+        let stored = self.by_id.iter();
         let stored = stored.filter_map(|(id, group)| Some((id.clone(), group.stored()?.clone())));
         stored.collect()
     }
@@ -122,7 +122,7 @@ impl Groups {
                 self.opened(group).replay(value);
             }
             GroupRecord::Group { group, value: None } => {
-                self.groups.remove(group);
+                self.by_id.remove(group);
                 self.unschedule(group);
             }
             GroupRecord::Offset { group, partition, value } => {
@@ -133,9 +133,9 @@ impl Groups {
 
     /// Starts the timers after the log was read back.
     pub(crate) fn handle_loaded(&mut self, now: Now) {
-        let ids: Vec<_> = self.groups.keys().cloned().collect();
+        let ids: Vec<_> = self.by_id.keys().cloned().collect();
         for id in ids {
-            if let Some(group) = self.groups.get_mut(&id) {
+            if let Some(group) = self.by_id.get_mut(&id) {
                 group.handle_loaded(now);
             }
             self.schedule(&id);
@@ -157,7 +157,7 @@ impl Groups {
         } else if session < limits.session_timeout_min_ms || session > limits.session_timeout_max_ms
         {
             Some(ErrorCode::INVALID_SESSION_TIMEOUT)
-        } else if !self.groups.contains_key(group) && !request.member_id.is_empty() {
+        } else if !self.by_id.contains_key(group) && !request.member_id.is_empty() {
             Some(ErrorCode::UNKNOWN_MEMBER_ID)
         } else {
             None
@@ -196,7 +196,7 @@ impl Groups {
     ) -> Turn {
         // A heartbeat only ever moves a deadline back, so nothing is scheduled anew.
         let (member_id, instance_id) = member;
-        let error = match self.groups.get_mut(group) {
+        let error = match self.by_id.get_mut(group) {
             Some(group) => group.heartbeat(member_id, instance_id, generation, now),
             None if group.is_empty() => ErrorCode::INVALID_GROUP_ID,
             None => ErrorCode::UNKNOWN_MEMBER_ID,
@@ -231,7 +231,7 @@ impl Groups {
         request: &CommitRequest<'_>,
         now: Now,
     ) -> (Turn, Result<Vec<ErrorCode>, ErrorCode>) {
-        let checked = match self.groups.get_mut(group) {
+        let checked = match self.by_id.get_mut(group) {
             Some(group) => {
                 let member = (request.member_id, request.instance_id);
                 group.check_commit(member.0, member.1, request.generation, now)
@@ -290,14 +290,14 @@ impl Groups {
     /// Removes what nobody has used for the retention: offsets, then groups without any.
     pub(crate) fn expire(&mut self, now: Now) -> Turn {
         let mut turn = Turn::default();
-        let ids: BTreeSet<_> = self.offsets.groups().chain(self.groups.keys()).cloned().collect();
+        let ids: BTreeSet<_> = self.offsets.groups().chain(self.by_id.keys()).cloned().collect();
         for id in ids {
             let expiry = self.expiry(&id);
             let retention = self.limits.offsets_retention_ms;
             for partition in self.offsets.expired(&id, &expiry, retention, now.ms) {
                 self.remove_offset(id.clone(), partition, &mut turn);
             }
-            let group = self.groups.get(&id);
+            let group = self.by_id.get(&id);
             let unused = group.is_some_and(|g| {
                 g.phase() == PhaseName::Empty
                     && g.stored().is_some_and(|v| now.ms.saturating_sub(v.state_ms) >= retention)
@@ -323,7 +323,7 @@ impl Groups {
     /// Sends all parked requests away, because the groups are no longer served here.
     pub(crate) fn abandon(&mut self, error: ErrorCode) -> Vec<(Token, Answer)> {
         let mut out = Decision::default();
-        for group in self.groups.values_mut() {
+        for group in self.by_id.values_mut() {
             group.abandon(error, &mut out);
         }
         out.answers
@@ -337,7 +337,7 @@ impl Groups {
 
     /// Which of a group's offsets may go. Kafka: `ClassicGroup.offsetExpirationCondition`.
     fn expiry(&self, id: &str) -> Expiry {
-        let Some(group) = self.groups.get(id) else {
+        let Some(group) = self.by_id.get(id) else {
             return Expiry::ByCommit { subscribed: BTreeSet::new() };
         };
         let Some(stored) = group.stored() else { return Expiry::Never };
@@ -362,7 +362,7 @@ impl Groups {
     /// The group of this id, which is begun if need be.
     fn opened(&mut self, id: &Arc<str>) -> &mut Group {
         let delay = self.limits.initial_delay;
-        self.groups.entry(id.clone()).or_insert_with(|| Group::new(id.clone(), delay))
+        self.by_id.entry(id.clone()).or_insert_with(|| Group::new(id.clone(), delay))
     }
 
     /// The id of a group that is there.
@@ -370,17 +370,17 @@ impl Groups {
         if group.is_empty() {
             return Err(ErrorCode::INVALID_GROUP_ID);
         }
-        let known = self.groups.get_key_value(group).map(|(id, _)| id.clone());
+        let known = self.by_id.get_key_value(group).map(|(id, _)| id.clone());
         known.ok_or(ErrorCode::UNKNOWN_MEMBER_ID)
     }
 
     /// Runs one decision on a group that is there.
     fn in_group(&mut self, id: &Arc<str>, decide: impl FnOnce(&mut Group, &mut Decision)) -> Turn {
         let mut out = Decision::default();
-        if let Some(group) = self.groups.get_mut(id) {
+        if let Some(group) = self.by_id.get_mut(id) {
             decide(group, &mut out);
             if group.is_forgettable() {
-                self.groups.remove(id);
+                self.by_id.remove(id);
             }
         }
         self.schedule(id);
@@ -392,7 +392,7 @@ impl Groups {
 
     fn schedule(&mut self, id: &Arc<str>) {
         self.unschedule(id);
-        if let Some(deadline) = self.groups.get(id).and_then(Group::poll_timeout) {
+        if let Some(deadline) = self.by_id.get(id).and_then(Group::poll_timeout) {
             self.deadlines.insert((deadline, id.clone()));
             self.scheduled.insert(id.clone(), deadline);
         }

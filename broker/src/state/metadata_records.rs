@@ -7,14 +7,17 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+use ottla_protocol::messages::leader_change_message::Voter as LeaderVoter;
 use ottla_protocol::messages::register_broker_record::{BrokerEndpoint, BrokerFeature};
+use ottla_protocol::messages::voters_record::{KRaftVersionFeature, Voter};
 use ottla_protocol::messages::{
-    AbortTransactionRecord, BeginTransactionRecord, BrokerRegistrationChangeRecord, ConfigRecord,
-    EndTransactionRecord, FeatureLevelRecord, NoOpRecord, PartitionChangeRecord, PartitionRecord,
-    ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord, RemoveTopicRecord,
-    TopicRecord, UnregisterBrokerRecord,
+    BeginTransactionRecord, BrokerRegistrationChangeRecord, ConfigRecord, EndTransactionRecord,
+    FeatureLevelRecord, KRaftVersionRecord, LeaderChangeMessage, NoOpRecord, PartitionChangeRecord,
+    PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord,
+    RemoveTopicRecord, TopicRecord, UnregisterBrokerRecord, VotersRecord,
 };
-use ottla_protocol::{DecodeError, EncodeError, KeyedMessage, Message, Reader, Writer};
+use ottla_protocol::record::ControlKind;
+use ottla_protocol::{DecodeError, EncodeError, KeyedMessage, Message, Reader, Uuid, Writer};
 
 use super::metadata::{
     BrokerChange, BrokerRegistration, Endpoint, Feature, MetadataRecord, PartitionChange,
@@ -62,6 +65,50 @@ impl From<DecodeError> for BadMetadata {
     fn from(error: DecodeError) -> Self {
         Self::Decode(error)
     }
+}
+
+/// The form of the quorum that keeps its voters in the log (KIP-853).
+pub(crate) const KRAFT_VERSION: i16 = 1;
+
+/// The control records that a quorum of one opens an epoch with: who leads, and, in the first
+/// epoch, who votes.
+pub(crate) fn opening_records(
+    node_id: i32,
+    directory_id: Uuid,
+    first_epoch: bool,
+) -> Result<Vec<(ControlKind, Vec<u8>)>, EncodeError> {
+    let me = || LeaderVoter { voter_id: node_id, voter_directory_id: Uuid::ZERO };
+    let leader = LeaderChangeMessage {
+        version: 0,
+        leader_id: node_id,
+        voters: vec![me()],
+        granting_voters: vec![me()],
+    };
+    let mut records = vec![(ControlKind::LeaderChange, control(&leader)?)];
+    if first_epoch {
+        let version = KRaftVersionRecord { version: 0, kraft_version: KRAFT_VERSION };
+        let voter = Voter {
+            voter_id: node_id,
+            voter_directory_id: directory_id,
+            // The one voter listens to no other.
+            endpoints: Vec::new(),
+            kraft_version_feature: KRaftVersionFeature {
+                min_supported_version: 0,
+                max_supported_version: KRAFT_VERSION,
+            },
+        };
+        let voters = VotersRecord { version: 0, voters: vec![voter] };
+        records.push((ControlKind::KraftVersion, control(&version)?));
+        records.push((ControlKind::KraftVoters, control(&voters)?));
+    }
+    Ok(records)
+}
+
+/// The value of a control record; all of ours are of version 0.
+fn control<'a, M: Message<'a>>(message: &M) -> Result<Vec<u8>, EncodeError> {
+    let mut writer = Writer::new();
+    message.encode(&mut writer, 0)?;
+    Ok(writer.into_bytes())
 }
 
 /// Writes a record's value, in the versions that Kafka 4.4 writes.
@@ -184,12 +231,11 @@ fn decode_body(
             passed(RegisterControllerRecord::decode(reader, version)?)
         }
         // Kafka wraps its first records so. The log that is read here is committed to its end, so
-        // what begun is also ended; an aborted one would have to be left out.
+        // what is begun is also ended; of an aborted one we would have to leave out all.
         BeginTransactionRecord::RECORD_KEY => {
             passed(BeginTransactionRecord::decode(reader, version)?)
         }
         EndTransactionRecord::RECORD_KEY => passed(EndTransactionRecord::decode(reader, version)?),
-        AbortTransactionRecord::RECORD_KEY => return Err(BadMetadata::Type(kind)),
         _ => return Err(BadMetadata::Type(kind)),
     })
 }
@@ -279,13 +325,8 @@ fn encode_broker_change(change: &BrokerChange) -> Result<Vec<u8>, EncodeError> {
         ..BrokerRegistrationChangeRecord::default()
     };
     // As Kafka: the lowest version that can say it.
-    let version = if !change.directories.is_empty() {
-        2
-    } else if change.in_controlled_shutdown.is_some() {
-        1
-    } else {
-        0
-    };
+    let stops = change.in_controlled_shutdown.is_some();
+    let version = if change.directories.is_empty() { i16::from(stops) } else { 2 };
     framed(&message, version)
 }
 

@@ -86,16 +86,18 @@ pub(crate) struct Creation {
     pub(crate) records: Vec<MetadataRecord>,
 }
 
+/// Judges a topic's options, given as name and value; says what is wrong with them.
+pub(crate) type CheckOptions<'a> = dyn Fn(&[(&str, &str)]) -> Result<(), String> + 'a;
+
 /// Decides whether a topic can be created.
 ///
-/// `id` is a fresh one. `check` judges the options, given as name and value, and says what is
-/// wrong with them.
+/// `id` is a fresh one.
 pub(crate) fn create(
     image: &Image,
     request: &TopicRequest,
     defaults: TopicDefaults,
     id: Uuid,
-    check: &dyn Fn(&[(&str, &str)]) -> Result<(), String>,
+    check: &CheckOptions<'_>,
 ) -> Result<Creation, Refusal> {
     check_name(&request.name)?;
     if image.topic(&request.name).is_some() {
@@ -322,7 +324,7 @@ fn check_replicas(image: &Image, index: i32, replicas: &[i32]) -> Result<(), Str
 fn check_configs<'a>(
     request: &'a TopicRequest,
     copies: usize,
-    check: &dyn Fn(&[(&str, &str)]) -> Result<(), String>,
+    check: &CheckOptions<'_>,
 ) -> Result<BTreeMap<&'a str, &'a str>, Refusal> {
     let invalid = |message| Refusal::new(ErrorCode::INVALID_CONFIG, message);
     let mut configs = BTreeMap::new();

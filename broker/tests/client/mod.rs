@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
+pub(crate) mod program;
+
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -5,11 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
-use ottla_protocol::messages::leader_change_message::Voter as LeaderVoter;
-use ottla_protocol::messages::voters_record::{KRaftVersionFeature, Voter};
-use ottla_protocol::messages::{KRaftVersionRecord, LeaderChangeMessage, VotersRecord};
-use ottla_protocol::record::{ControlKind, ControlRecord};
-use ottla_protocol::{EncodeError, Message, Uuid, Writer};
+use ottla_protocol::record::ControlRecord;
 use ottla_storage::{Incoming, Origin};
 
 use super::topics::publish;
@@ -28,9 +24,7 @@ const METADATA_VERSION: i16 = 33;
 /// The first level with KRaft in production (Kafka 3.3).
 const METADATA_VERSION_MIN: i16 = 7;
 
-/// The form of the quorum that keeps voters in the log (KIP-853).
-const KRAFT_VERSION: i16 = 1;
-
+use crate::state::metadata_records::{KRAFT_VERSION, opening_records};
 impl Controller {
     /// Reads the metadata log, begins this broker's life in it, and shows the topics.
     ///
@@ -76,45 +70,15 @@ impl Controller {
 }
 
 /// The control records that open an epoch; the first one also names the voters.
-fn control_batch(node: &Node, first: bool, now_ms: i64) -> Result<Incoming, String> {
-    let me = || LeaderVoter { voter_id: node.node_id, voter_directory_id: Uuid::ZERO };
-    let leader = LeaderChangeMessage {
-        version: 0,
-        leader_id: node.node_id,
-        voters: vec![me()],
-        granting_voters: vec![me()],
-    };
-    let mut records = vec![(ControlKind::LeaderChange, encoded(&leader))];
-    if first {
-        let version = KRaftVersionRecord { version: 0, kraft_version: KRAFT_VERSION };
-        let feature =
-            KRaftVersionFeature { min_supported_version: 0, max_supported_version: KRAFT_VERSION };
-        let voters = VotersRecord {
-            version: 0,
-            voters: vec![Voter {
-                voter_id: node.node_id,
-                voter_directory_id: node.folder.directory_id(),
-                // The one voter listens to no other.
-                endpoints: Vec::new(),
-                kraft_version_feature: feature,
-            }],
-        };
-        records.push((ControlKind::KraftVersion, encoded(&version)));
-        records.push((ControlKind::KraftVoters, encoded(&voters)));
-    }
-    let mut encoded = Vec::with_capacity(records.len());
-    for (kind, value) in records {
-        encoded.push((ControlRecord::of(kind).key(), value.map_err(|error| error.to_string())?));
-    }
-    let records = encoded.iter().map(|(key, value)| (Some(key.as_slice()), Some(value.as_slice())));
+fn control_batch(node: &Node, first_epoch: bool, now_ms: i64) -> Result<Incoming, String> {
+    let directory = node.folder.directory_id();
+    let opening = opening_records(node.node_id, directory, first_epoch);
+    let opening = opening.map_err(|error| error.to_string())?;
+    let keyed = opening.iter().map(|(kind, value)| (ControlRecord::of(*kind).key(), value));
+    let keyed: Vec<_> = keyed.collect();
+    let records = keyed.iter().map(|(key, value)| (Some(key.as_slice()), Some(value.as_slice())));
     let batch = own_batch(records, Content::Control, Origin::Raft, now_ms);
     batch.map_err(|error| error.to_string())
-}
-
-fn encoded<'a, M: Message<'a>>(message: &M) -> Result<Vec<u8>, EncodeError> {
-    let mut writer = Writer::new();
-    message.encode(&mut writer, 0)?;
-    Ok(writer.into_bytes())
 }
 
 /// This broker's new life: registered and, since the controller is here, unfenced at once.

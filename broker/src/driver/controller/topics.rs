@@ -108,7 +108,7 @@ impl Controller {
             return;
         }
         let told = node.clone();
-        self.append(node, state, records, move |stored| {
+        Self::append(node, state, records, move |stored| {
             let outcomes = match stored {
                 Ok(image) => {
                     publish(&told, names.iter().filter_map(|name| image.topic(name)), image);
@@ -145,7 +145,7 @@ impl Controller {
         match created {
             Ok(creation) => {
                 state.waiting_for_offsets = Some(vec![done]);
-                self.append_offsets_topic(node, state, creation);
+                Self::append_offsets_topic(node, state, creation);
             }
             Err(refusal) => {
                 drop(state);
@@ -154,14 +154,9 @@ impl Controller {
         }
     }
 
-    fn append_offsets_topic(
-        &self,
-        node: &Arc<Node>,
-        state: MutexGuard<'_, State>,
-        creation: Creation,
-    ) {
+    fn append_offsets_topic(node: &Arc<Node>, state: MutexGuard<'_, State>, creation: Creation) {
         let told = node.clone();
-        self.append(node, state, creation.records, move |stored| {
+        Self::append(node, state, creation.records, move |stored| {
             let outcome = stored.map(|image| {
                 publish(&told, image.topic(OFFSETS_TOPIC).into_iter(), image);
             });
@@ -195,7 +190,7 @@ impl Controller {
         let gone: Vec<_> = outcomes.iter().flatten().cloned().collect();
         state.going.extend(gone.iter().map(|(name, _)| name.clone()));
         let told = node.clone();
-        self.append(node, state, records, move |stored| {
+        Self::append(node, state, records, move |stored| {
             let refused = stored.err();
             if refused.is_none() {
                 for (name, id) in &gone {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ottla_storage::LogReader;
+
 use super::shard::Running;
 use super::{Coordinator, Shard, limits, locked, now, offsets_partition};
 use crate::driver::partition::Partition;
@@ -18,8 +20,8 @@ const READ_AT_ONCE: u64 = 1024 * 1024;
 impl Coordinator {
     /// Reads the groups that the data folder holds, so that their members' sessions run; what takes
     /// longer is left to [`super::run`].
-    pub(crate) fn load(&self, node: &Arc<Node>) -> Result<(), String> {
-        let Some(topic) = node.topics.named(OFFSETS_TOPIC) else { return Ok(()) };
+    pub(crate) fn load(&self, node: &Arc<Node>) {
+        let Some(topic) = node.topics.named(OFFSETS_TOPIC) else { return };
         let shards = self.shards_for(topic.partitions.len());
         for (name, index) in node.folder.partitions() {
             let index = usize::try_from(index).unwrap_or(usize::MAX);
@@ -29,7 +31,6 @@ impl Coordinator {
                 self.begin_load(node, index, partition, &mut locked(shard));
             }
         }
-        Ok(())
     }
 
     /// Makes an unloaded shard work, or marks it as loading if its log is large; true if then
@@ -41,7 +42,7 @@ impl Coordinator {
         partition: &Arc<Partition>,
         shard: &mut Shard,
     ) -> bool {
-        match partition.log().map(|reader| reader.size_bytes()) {
+        match partition.log().map(LogReader::size_bytes) {
             Ok(bytes) if bytes > READ_AT_ONCE => {
                 *shard = Shard::Loading;
                 return true;

@@ -8,7 +8,7 @@ use crate::driver::first::first;
 use crate::node::Node;
 
 /// How often old offsets are looked for. Kafka: `offsets.retention.check.interval.ms`.
-const SWEEP: Duration = Duration::from_secs(600);
+const SWEEP: Duration = Duration::from_mins(10);
 
 impl Timers {
     /// Something is due at `deadline`; wakes the task if it would sleep longer.

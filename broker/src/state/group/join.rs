@@ -13,7 +13,7 @@ use super::{Answer, Decision, Group, GroupLimits, JoinAnswer, Now, Phase, Token,
 const PENDING_MAX: usize = 10_000;
 
 /// Longest time for which an id is kept for a member that has not used it.
-const PENDING_WAIT: Duration = Duration::from_secs(300);
+const PENDING_WAIT: Duration = Duration::from_mins(5);
 
 /// A JoinGroup.
 #[derive(Debug, Clone, Copy)]

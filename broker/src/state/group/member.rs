@@ -14,7 +14,7 @@ pub(crate) type MemberId = Arc<str>;
 /// A new member that waits for others is given up after this; its client has long given up itself.
 ///
 /// Kafka: `newMemberJoinTimeoutMs`, not an option there either.
-pub(super) const NEW_MEMBER_WAIT: Duration = Duration::from_secs(300);
+pub(super) const NEW_MEMBER_WAIT: Duration = Duration::from_mins(5);
 
 /// One way in which a member can take part, with what the leader needs to know for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,13 +69,12 @@ impl Member {
         protocol: Option<&Arc<str>>,
         known: Option<Self>,
     ) -> Self {
-        let (protocols, joining, syncing, deadline) = match known {
-            Some(known) => (known.protocols, known.joining, known.syncing, known.deadline),
-            None => {
-                let name = protocol.cloned().unwrap_or_else(|| Arc::from(""));
-                let protocol = Protocol { name, metadata: stored.subscription.clone() };
-                (vec![protocol], None, None, None)
-            }
+        let (protocols, joining, syncing, deadline) = if let Some(known) = known {
+            (known.protocols, known.joining, known.syncing, known.deadline)
+        } else {
+            let name = protocol.cloned().unwrap_or_else(|| Arc::from(""));
+            let protocol = Protocol { name, metadata: stored.subscription.clone() };
+            (vec![protocol], None, None, None)
         };
         Self {
             instance_id: stored.instance_id.clone(),

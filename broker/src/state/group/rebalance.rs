@@ -213,11 +213,14 @@ impl Group {
 
     /// The members whose time to ask for their assignment is over.
     fn overdue_syncs(&mut self, now: Instant) -> Vec<MemberId> {
-        let unsynced = match &mut self.phase {
-            Phase::Completing { unsynced } if unsynced.deadline <= now => unsynced,
-            Phase::Stable { unsynced: Some(unsynced) } if unsynced.deadline <= now => unsynced,
-            _ => return Vec::new(),
+        let (Phase::Completing { unsynced } | Phase::Stable { unsynced: Some(unsynced) }) =
+            &mut self.phase
+        else {
+            return Vec::new();
         };
+        if unsynced.deadline > now {
+            return Vec::new();
+        }
         let overdue = mem::take(&mut unsynced.members);
         if let Phase::Stable { unsynced } = &mut self.phase {
             *unsynced = None;

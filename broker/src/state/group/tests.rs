@@ -228,8 +228,7 @@ impl Scene {
             Answer::Sync(sync) => {
                 format!("assigned {}", String::from_utf8_lossy(&sync.assignment))
             }
-            Answer::Heartbeat(error) => error.name().to_owned(),
-            Answer::Leave(Err(error)) => error.name().to_owned(),
+            Answer::Heartbeat(error) | Answer::Leave(Err(error)) => error.name().to_owned(),
             Answer::Leave(Ok(left)) => {
                 let codes: Vec<_> = left.iter().map(|one| one.error.name()).collect();
                 codes.join(" ")

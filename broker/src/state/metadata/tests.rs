@@ -142,7 +142,7 @@ fn record() -> impl Strategy<Value = MetadataRecord> {
         2 => (number.clone(), 0..3_i32, prop::option::of(-1..3_i32), optional(), optional(), optional())
             .prop_map(|(n, index, leader, isr, eligible, replicas)| {
                 let change = PartitionChange {
-                    leader, isr, eligible, replicas, ..PartitionChange::leader(id(n), index, 0)
+                    isr, leader, replicas, eligible, ..PartitionChange::leader(id(n), index, 0)
                 };
                 MetadataRecord::PartitionChange(change)
             }),

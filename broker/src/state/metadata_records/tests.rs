@@ -1,7 +1,5 @@
 //! Records of the metadata log, held against those that Kafka 4.4 wrote.
 
-use ottla_protocol::Uuid;
-
 use super::*;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -13,6 +11,7 @@ fn id(text: &str) -> Uuid {
     text.parse().unwrap()
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of records")]
 /// Values from a metadata log of Apache Kafka 4.4.0, and what they say.
 fn from_kafka() -> Vec<(&'static str, MetadataRecord)> {
     let orders = id("wzbihIwhTpKctPeZ8FQXSw");
@@ -157,4 +156,20 @@ fn a_block_of_producer_ids_comes_back() {
     assert_eq!(decode(Some(&encode(&record).unwrap())), Ok(record));
     let record = MetadataRecord::UnregisterBroker { id: 1, epoch: 3 };
     assert_eq!(decode(Some(&encode(&record).unwrap())), Ok(record));
+}
+
+#[test]
+fn an_epoch_is_opened_as_kafka_opens_it() {
+    let directory = id("hJHfYkIrSrevnxYvQauXNA");
+    let opening = opening_records(1, directory, true).unwrap();
+    let leader = hex("00000000000102000000010002000000010000");
+    assert_eq!(opening[0], (ControlKind::LeaderChange, leader.clone()));
+    assert_eq!(opening[1], (ControlKind::KraftVersion, hex("0000000100")));
+    // As Kafka's, but that our one voter has no address for others.
+    let voters = hex("00000200000001 8491df62422b4ab7af9f162f41ab9734 01 0000000100 0000"
+        .replace(' ', "")
+        .as_str());
+    assert_eq!(opening[2], (ControlKind::KraftVoters, voters));
+    let later = opening_records(1, directory, false).unwrap();
+    assert_eq!(later, [(ControlKind::LeaderChange, leader)]);
 }

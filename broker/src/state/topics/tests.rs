@@ -25,6 +25,9 @@ fn image(brokers: &[i32]) -> Image {
     image
 }
 
+/// Partitions and their brokers.
+type Assigned<'a> = &'a [(i32, &'a [i32])];
+
 fn asking(name: &str, partitions: i32, replication_factor: i16) -> TopicRequest {
     TopicRequest {
         name: name.to_owned(),
@@ -133,7 +136,7 @@ fn a_new_partition_is_led_by_its_first_replica() {
 fn assignments_by_hand_are_checked() {
     let image = image(&[1, 2]);
     let wrong = ErrorCode::INVALID_REPLICA_ASSIGNMENT;
-    let rows: [(&[(i32, &[i32])], ErrorCode); 9] = [
+    let rows: [(Assigned<'_>, ErrorCode); 9] = [
         (&[(0, &[1])], ErrorCode::NONE),
         (&[(1, &[1, 2]), (0, &[2, 1])], ErrorCode::NONE),
         (&[(0, &[])], wrong),
