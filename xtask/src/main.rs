@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod ci;
 mod codegen;
+mod demo;
 mod dist;
 mod interop;
 mod outcome;
@@ -29,11 +30,14 @@ usage: cargo xtask COMMAND
   check                 format, lints, tidy, docs, generated files
   tidy                  the tree's own rules: imports, sizes, names
   test [PART]           all tests, or those of one part: rust, python, node, c,
-                        quickstart
+                        quickstart, demo
   codegen [--check]     writes the generated files; --check only compares
   dist python|node|c    what a user installs, under target/dist
   interop smoke         kcat and confluent-kafka on our broker, our client on Apache
                         Kafka; or one of them: kcat, confluent, kafka
+  demo [--keep DIR] [--tamper drop|dup|swap]
+                        a year of flights through the embedded broker, in all
+                        four languages, and what must hold at the end
   bench start           time to the first answer, and memory when idle
   ci                    all of it, with one total at the end";
 
@@ -59,6 +63,7 @@ fn run(words: &[&str]) -> Done<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         ["dist", language] => return dist(&workspace, language),
+        ["demo", options @ ..] => return demo::run(&workspace, options),
         ["bench", name] => return bench::run(&workspace, name).map(|()| ExitCode::SUCCESS),
         ["tidy"] => return tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         ["ci"] => return ci::run(&workspace),

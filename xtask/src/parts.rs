@@ -8,7 +8,7 @@ use crate::process::{Finished, Run};
 use crate::results;
 use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON};
 use crate::workspace::{Workspace, copy_dir, files_ending, write};
-use crate::{dist, quickstart};
+use crate::{demo, dist, quickstart};
 
 type Part = fn(&Workspace) -> Done<Count>;
 
@@ -19,6 +19,7 @@ const PARTS: &[(&str, Part)] = &[
     ("node", node),
     ("c", c),
     ("quickstart", |workspace| Ok(quickstart::run(workspace))),
+    ("demo", demo::test),
 ];
 
 /// Runs one part, or all.

@@ -59,8 +59,13 @@ impl Venv {
     }
 
     /// A program of this environment.
+    /// The path of one of its programs.
+    pub(crate) fn program(&self, program: &str) -> PathBuf {
+        self.dir.join("bin").join(program)
+    }
+
     pub(crate) fn run(&self, program: &str) -> Run {
-        let run = Run::new(self.dir.join("bin").join(program));
+        let run = Run::new(self.program(program));
         run.env("VIRTUAL_ENV", &self.dir).env("PYTHONDONTWRITEBYTECODE", "1")
     }
 }
