@@ -85,6 +85,9 @@ impl Consumer {
     /// What is to be committed, all of it this consumer's own.
     fn marks(&self, what: Commit<'_>) -> Result<Marks, Error> {
         let face = &self.own.face;
+        if let Some(error) = face.ended() {
+            return Err(error);
+        }
         let (partition, lease, mark) = match what {
             Commit::Finished => return Ok(face.finish()),
             Commit::Offsets(offsets) => {
@@ -99,9 +102,6 @@ impl Consumer {
                 (record.topic_partition(), record.shared.lease, record.mark())
             }
         };
-        if let Some(error) = face.ended() {
-            return Err(error);
-        }
         if !face.is_leased(partition, lease) {
             return Err(fenced(std::slice::from_ref(partition)));
         }

@@ -1,0 +1,393 @@
+//! Consumers of a group against the embedded broker.
+
+#![allow(clippy::disallowed_methods, reason = "tests wait in real time, up to a limit")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ottla::{Batch, Commit, Consumer, ErrorKind, Options, Producer, Record, TopicPartition};
+use ottla_broker::{Broker, BrokerConfig};
+
+/// Far longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn broker(topic: &str, partitions: i32) -> Broker {
+    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
+    broker.create_topic(topic, partitions).unwrap();
+    broker
+}
+
+fn options(broker: &Broker, more: &[(&str, &str)]) -> Options {
+    let options = Options::new().set("bootstrap.servers", &broker.bootstrap()).unwrap();
+    more.iter().fold(options, |options, (name, value)| options.set(name, value).unwrap())
+}
+
+fn member(broker: &Broker, topic: &str, more: &[(&str, &str)]) -> Consumer {
+    let options = options(broker, &[("group.id", "g"), ("auto.offset.reset", "earliest")]);
+    let options =
+        more.iter().fold(options, |options, (name, value)| options.set(name, value).unwrap());
+    let consumer = Consumer::new(&options).unwrap();
+    consumer.subscribe(&[topic]).unwrap();
+    consumer
+}
+
+/// Sends the numbers of a range, each to the partition that its value modulo `partitions` names.
+fn produce(broker: &Broker, topic: &str, partitions: i32, numbers: std::ops::Range<i32>) {
+    let producer = Producer::new(&options(broker, &[])).unwrap();
+    for number in numbers {
+        let value = number.to_string();
+        let record = Record::to(topic).key("k").value(&value).partition(number % partitions);
+        producer.send(&record).unwrap();
+    }
+    producer.close(LIMIT).unwrap();
+}
+
+fn number(value: Option<&[u8]>) -> i32 {
+    std::str::from_utf8(value.unwrap()).unwrap().parse().unwrap()
+}
+
+/// Reads until so many records came.
+fn read(consumer: &Consumer, count: usize) -> Vec<i32> {
+    let mut numbers = Vec::new();
+    let deadline = Instant::now() + LIMIT;
+    while numbers.len() < count {
+        assert!(Instant::now() < deadline, "only {} of {count} records came", numbers.len());
+        if let Some(batch) = consumer.poll_batch(LIMIT).unwrap() {
+            numbers.extend(batch.records().map(|record| number(record.value)));
+        }
+    }
+    numbers
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn records_come_with_all_that_belongs_to_them() {
+    let broker = broker("orders", 1);
+    let producer = Producer::new(&options(&broker, &[])).unwrap();
+    let headers = [
+        ottla::Header::new("a", b"1"),
+        ottla::Header { key: "b", value: None },
+        ottla::Header::new("a", b""),
+    ];
+    let full = Record::to("orders").key("k").value("v").headers(&headers).timestamp(1_234);
+    producer.send(&full).unwrap();
+    producer.send(&Record::to("orders").key("")).unwrap();
+    producer.close(LIMIT).unwrap();
+    let consumer = member(&broker, "orders", &[]);
+    let record = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!((record.topic(), record.partition(), record.offset()), ("orders", 0, 0));
+    assert_eq!((record.key(), record.value()), (Some(&b"k"[..]), Some(&b"v"[..])));
+    assert_eq!(record.timestamp(), 1_234);
+    let found: Vec<_> = record.headers().iter().collect();
+    assert_eq!(found, [(&b"a"[..], Some(&b"1"[..])), (b"b", None), (b"a", Some(b""))]);
+    let second = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!((second.offset(), second.key(), second.value()), (1, Some(&b""[..]), None));
+    consumer.close(LIMIT).unwrap();
+    drop(consumer);
+    broker.stop(LIMIT).unwrap();
+    assert_eq!(record.value(), Some(&b"v"[..]), "good after consumer and broker are gone");
+    assert_eq!(second.leader_epoch(), record.leader_epoch());
+}
+
+#[test]
+fn every_record_comes_once_in_the_order_of_its_partition() {
+    let broker = broker("t", 4);
+    produce(&broker, "t", 4, 0..20_000);
+    let consumer = member(&broker, "t", &[]);
+    let mut last = BTreeMap::new();
+    let numbers = read(&consumer, 20_000);
+    for &number in &numbers {
+        let before = last.insert(number % 4, number);
+        assert!(before.is_none_or(|before| before + 4 == number), "{before:?} then {number}");
+    }
+    assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), 20_000);
+    assert!(consumer.poll(Duration::ZERO).unwrap().is_none());
+    assert_eq!(consumer.stats().records, 20_000);
+    for partition in consumer.assignment() {
+        assert_eq!(consumer.position(&partition), Some(5_000));
+    }
+    consumer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn two_members_share_the_partitions_and_one_gets_them_all_when_the_other_leaves() {
+    let broker = broker("t", 4);
+    let first = member(&broker, "t", &[("heartbeat.interval.ms", "50")]);
+    let second = member(&broker, "t", &[("heartbeat.interval.ms", "50")]);
+    let mut seen = Vec::new();
+    let mut drain = |from: &Consumer| {
+        while let Some(record) = from.poll(Duration::from_millis(1)).unwrap() {
+            seen.push(number(record.value()));
+        }
+    };
+    wait_until("an even share", || {
+        drain(&first);
+        drain(&second);
+        first.assignment().len() == 2 && second.assignment().len() == 2
+    });
+    produce(&broker, "t", 4, 0..1_000);
+    let (mut one, mut two) = (0, 0);
+    wait_until("a record for each", || {
+        one += usize::from(first.poll(Duration::from_millis(1)).unwrap().is_some());
+        two += usize::from(second.poll(Duration::from_millis(1)).unwrap().is_some());
+        one + two == 1_000
+    });
+    assert_eq!((one, two), (500, 500));
+    // One more poll each: only then is the last record finished.
+    assert!(first.poll(Duration::ZERO).unwrap().is_none());
+    assert!(second.poll(Duration::ZERO).unwrap().is_none());
+    second.close(LIMIT).unwrap();
+    produce(&broker, "t", 4, 1_000..2_000);
+    let mut numbers = read(&first, 1_000);
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1_000..2_000).collect::<Vec<_>>(), "none lost, none twice");
+    assert_eq!(first.assignment().len(), 4);
+    first.close(LIMIT).unwrap();
+}
+
+#[test]
+fn members_that_come_and_go_under_load_read_every_record_once() {
+    let broker = Arc::new(broker("t", 6));
+    let total = 30_000;
+    let counts: Arc<Vec<AtomicU32>> = Arc::new((0..total).map(|_| AtomicU32::new(0)).collect());
+    let read = Arc::new(AtomicU32::new(0));
+    let start = |stop_after: Option<u32>| {
+        let (broker, counts, read) = (Arc::clone(&broker), Arc::clone(&counts), Arc::clone(&read));
+        std::thread::spawn(move || {
+            let consumer = member(&broker, "t", &[("heartbeat.interval.ms", "20")]);
+            let mut own = 0;
+            let deadline = Instant::now() + LIMIT;
+            while read.load(Ordering::SeqCst) < total && stop_after.is_none_or(|stop| own < stop) {
+                assert!(Instant::now() < deadline, "stuck at {}", read.load(Ordering::SeqCst));
+                let Some(batch) = consumer.poll_batch(Duration::from_millis(20)).unwrap() else {
+                    continue;
+                };
+                for record in batch.records() {
+                    let index = usize::try_from(number(record.value)).unwrap();
+                    counts[index].fetch_add(1, Ordering::SeqCst);
+                    read.fetch_add(1, Ordering::SeqCst);
+                    own += 1;
+                }
+            }
+            // The work is done: it may be committed.
+            consumer.commit(Commit::Finished, LIMIT).ok();
+            consumer.close(LIMIT).unwrap();
+            own
+        })
+    };
+    let stays = start(None);
+    let leaves = start(Some(2_000));
+    for from in (0..30_000).step_by(3_000) {
+        produce(&broker, "t", 6, from..from + 3_000);
+    }
+    leaves.join().unwrap();
+    let joins = start(None);
+    stays.join().unwrap();
+    joins.join().unwrap();
+    let twice = counts.iter().filter(|count| count.load(Ordering::SeqCst) != 1).count();
+    assert_eq!(twice, 0, "records that came not exactly once");
+}
+
+#[test]
+fn a_new_member_goes_on_where_the_group_has_come_to() {
+    let broker = broker("t", 1);
+    produce(&broker, "t", 1, 0..100);
+    let part = TopicPartition::new("t", 0);
+    let manual = [("enable.auto.commit", "false"), ("max.poll.records", "10")];
+    let consumer = member(&broker, "t", &manual);
+    let batch = consumer.poll_batch(LIMIT).unwrap().unwrap();
+    assert_eq!((batch.len(), batch.base_offset(), batch.last_offset()), (10, 0, 9));
+    consumer.poll_batch(LIMIT).unwrap().unwrap();
+    consumer.commit(Commit::Batch(&batch), LIMIT).unwrap();
+    let committed = consumer.committed(&[part.clone(), TopicPartition::new("t", 7)], LIMIT);
+    assert_eq!(committed.unwrap()[0], (part.clone(), Some(10)));
+    consumer.close(LIMIT).unwrap();
+
+    let consumer = member(&broker, "t", &manual);
+    let record = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!(record.offset(), 10, "the second batch was never committed");
+    consumer.commit(Commit::Record(&record), LIMIT).unwrap();
+    consumer.commit_soon(Commit::Record(&record)).unwrap();
+    consumer.close(LIMIT).unwrap();
+
+    let consumer = member(&broker, "t", &manual);
+    assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 11);
+    consumer.commit(Commit::Offsets(&[(part, 50)]), LIMIT).unwrap();
+    consumer.close(LIMIT).unwrap();
+
+    let consumer = member(&broker, "t", &manual);
+    assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 50);
+    consumer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn finished_work_is_committed_at_close_without_being_asked() {
+    let broker = broker("t", 1);
+    produce(&broker, "t", 1, 0..10);
+    let consumer = member(&broker, "t", &[]);
+    for offset in 0..4 {
+        assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), offset);
+    }
+    consumer.close(LIMIT).unwrap();
+    let consumer = member(&broker, "t", &[]);
+    let record = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!(record.offset(), 3, "the fourth was still open");
+    consumer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn seek_and_pause_take_effect_at_once() {
+    let broker = broker("t", 2);
+    produce(&broker, "t", 2, 0..100);
+    let consumer = member(&broker, "t", &[]);
+    read(&consumer, 100);
+    let (even, odd) = (TopicPartition::new("t", 0), TopicPartition::new("t", 1));
+    for offset in [40, 0, 17] {
+        consumer.pause(std::slice::from_ref(&even)).unwrap();
+        consumer.seek(&even, offset).unwrap();
+        assert_eq!(consumer.position(&even), Some(offset));
+        consumer.resume(std::slice::from_ref(&even)).unwrap();
+        let record = consumer.poll(LIMIT).unwrap().unwrap();
+        assert_eq!((record.partition(), record.offset()), (0, offset));
+    }
+    consumer.pause(std::slice::from_ref(&odd)).unwrap();
+    produce(&broker, "t", 2, 100..102);
+    consumer.seek(&even, 50).unwrap();
+    let record = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!((record.partition(), number(record.value())), (0, 100));
+    assert!(consumer.poll(Duration::from_millis(50)).unwrap().is_none(), "the other is paused");
+    consumer.resume(std::slice::from_ref(&odd)).unwrap();
+    assert_eq!(number(consumer.poll(LIMIT).unwrap().unwrap().value()), 101);
+    let other = TopicPartition::new("t", 9);
+    assert_eq!(consumer.seek(&other, 0).unwrap_err().kind(), ErrorKind::NotAssigned);
+    assert_eq!(consumer.pause(&[other]).unwrap_err().kind(), ErrorKind::NotAssigned);
+    assert_eq!(consumer.seek(&even, -1).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    consumer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn a_commit_for_a_partition_that_went_away_is_fenced() {
+    let broker = broker("t", 2);
+    produce(&broker, "t", 2, 0..20);
+    let quick = [("heartbeat.interval.ms", "20"), ("enable.auto.commit", "false")];
+    let first = member(&broker, "t", &quick);
+    let mut held: Vec<Batch> = Vec::new();
+    while held.iter().map(Batch::len).sum::<usize>() < 20 {
+        held.push(first.poll_batch(LIMIT).unwrap().unwrap());
+    }
+    let second = member(&broker, "t", &quick);
+    wait_until("a share for the second", || {
+        let polled = first.poll_batch(Duration::from_millis(1)).unwrap();
+        let other = second.try_poll_batch().unwrap();
+        drop((polled, other));
+        first.assignment().len() == 1 && second.assignment().len() == 1
+    });
+    let mine = first.assignment()[0].clone();
+    for batch in &held {
+        let result = first.commit(Commit::Batch(batch), LIMIT);
+        if *batch.topic_partition() == mine {
+            result.unwrap();
+        } else {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CommitFenced);
+            assert_eq!(error.partition(), Some(batch.partition()));
+        }
+    }
+    first.close(LIMIT).unwrap();
+    second.close(LIMIT).unwrap();
+}
+
+#[test]
+fn a_task_is_woken_by_records_and_loses_none_when_dropped() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Thread(std::thread::Thread);
+    impl Wake for Thread {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let waker = Waker::from(Arc::new(Thread(std::thread::current())));
+        let mut future = pin!(future);
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return result;
+            }
+            assert!(Instant::now() < deadline, "the future does not end");
+            std::thread::park_timeout(Duration::from_secs(1));
+        }
+    }
+
+    let broker = broker("t", 1);
+    let consumer = member(&broker, "t", &[]);
+    let mut dropped = Box::pin(consumer.next_batch());
+    let waker = Waker::noop();
+    assert!(dropped.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    drop(dropped);
+    produce(&broker, "t", 1, 0..10);
+    let mut count = 0;
+    while count < 10 {
+        let batch = block_on(consumer.next_batch()).unwrap().unwrap();
+        assert_eq!(number(batch.get(0).unwrap().value), i32::try_from(count).unwrap());
+        count += batch.len();
+    }
+    block_on(consumer.commit_async(Commit::Finished)).unwrap();
+    let part = TopicPartition::new("t", 0);
+    let committed = block_on(consumer.committed_async(std::slice::from_ref(&part))).unwrap();
+    assert_eq!(committed, [(part, Some(10))]);
+    block_on(consumer.close_async(LIMIT)).unwrap();
+    assert_eq!(block_on(consumer.next()).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn wakeup_ends_a_waiting_poll_and_close_another() {
+    let broker = broker("t", 1);
+    let consumer = member(&broker, "t", &[]);
+    for last in [false, true] {
+        let waiting = consumer.clone();
+        let thread = std::thread::spawn(move || waiting.poll(LIMIT));
+        if last {
+            consumer.close(LIMIT).unwrap();
+            assert_eq!(thread.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        } else {
+            consumer.wakeup();
+            assert!(thread.join().unwrap().unwrap().is_none());
+        }
+    }
+    consumer.close(Duration::ZERO).unwrap();
+    assert_eq!(consumer.poll(LIMIT).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(consumer.subscribe(&["t"]).unwrap_err().kind(), ErrorKind::Closed);
+    let error = consumer.commit(Commit::Finished, LIMIT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_hook_tells_that_records_are_ready() {
+    let broker = broker("t", 1);
+    let consumer = member(&broker, "t", &[]);
+    let (tell, told) = std::sync::mpsc::channel();
+    consumer.on_ready(move || tell.send(()).unwrap());
+    produce(&broker, "t", 1, 0..10);
+    let mut count = 0;
+    while count < 10 {
+        told.recv_timeout(LIMIT).unwrap();
+        while let Some(batch) = consumer.try_poll_batch().unwrap() {
+            count += batch.len();
+        }
+    }
+    assert_eq!(count, 10);
+    consumer.close(LIMIT).unwrap();
+}
