@@ -75,6 +75,29 @@ pub(super) fn errors(tables: &Tables) -> String {
     text
 }
 
+pub(super) fn broker_options(tables: &Tables) -> String {
+    let mut text = format!(
+        "# Options of the broker\n{MARK}\n\n\
+         Under Kafka's names, with Kafka's defaults where it has the option. `-c name=value` on the\n\
+         command line of `ottla-broker`; `BrokerConfig::set` in Rust.\n\n\
+         | option | values | default | what it does |\n|---|---|---|---|\n"
+    );
+    for option in &tables.broker {
+        let default = match option.default.as_str() {
+            "" => "–".to_owned(),
+            default => format!("`{default}`"),
+        };
+        put(
+            &mut text,
+            format_args!(
+                "| `{}` | {} | {default} | {} |\n",
+                option.name, option.values, option.doc
+            ),
+        );
+    }
+    text
+}
+
 /// Writing to a string cannot fail.
 fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     if text.write_fmt(arguments).is_err() {

@@ -37,11 +37,21 @@ struct Kind {
     doc: String,
 }
 
-/// Both tables.
+/// One option of the broker.
+#[derive(Debug)]
+struct BrokerOpt {
+    name: String,
+    values: String,
+    default: String,
+    doc: String,
+}
+
+/// All tables.
 #[derive(Debug, Default)]
 struct Tables {
     options: Vec<Opt>,
     kinds: Vec<Kind>,
+    broker: Vec<BrokerOpt>,
 }
 
 type Render = fn(&Tables) -> String;
@@ -50,6 +60,7 @@ type Render = fn(&Tables) -> String;
 const FILES: &[(&str, Render)] = &[
     ("docs/options.md", docs::options),
     ("docs/errors.md", docs::errors),
+    ("docs/broker-options.md", docs::broker_options),
     ("bindings-c/src/error_code.rs", c::error_code),
     ("bindings-python/python/ottla/_errors.py", python::errors),
     ("bindings-python/python/ottla/_options.py", python::options),
@@ -83,8 +94,12 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Done {
 }
 
 fn fetch(workspace: &Workspace) -> Done<Tables> {
-    let print = ["--quiet", "--package", "ottla", "--example", "tables"];
-    parse(&workspace.cargo("run").args(print).quiet().check()?)
+    let mut lines = Vec::new();
+    for (package, program) in [("ottla", "tables"), ("ottla-broker", "options")] {
+        let print = ["--quiet", "--package", package, "--example", program];
+        lines.extend(workspace.cargo("run").args(print).quiet().check()?);
+    }
+    parse(&lines)
 }
 
 fn parse(lines: &[String]) -> Done<Tables> {
@@ -112,13 +127,21 @@ fn parse(lines: &[String]) -> Done<Tables> {
                 class: (*class).to_owned(),
                 doc: (*doc).to_owned(),
             }),
+            ["broker", name, values, default, doc] => tables.broker.push(BrokerOpt {
+                name: (*name).to_owned(),
+                values: (*values).to_owned(),
+                default: (*default).to_owned(),
+                doc: (*doc).to_owned(),
+            }),
             // Compiler notes come on the same stream; a row cut short must not pass for one.
-            ["option" | "error", ..] => return Err(Stop::Failed(format!("cut short: {line}"))),
+            ["option" | "error" | "broker", ..] => {
+                return Err(Stop::Failed(format!("cut short: {line}")));
+            }
             _ => {}
         }
     }
-    if tables.options.is_empty() || tables.kinds.is_empty() {
-        return Err("the client printed no tables".into());
+    if tables.options.is_empty() || tables.kinds.is_empty() || tables.broker.is_empty() {
+        return Err("client or broker printed no table".into());
     }
     Ok(tables)
 }
@@ -193,6 +216,7 @@ mod tests {
             "option\tacks\tacks\tproducer\tchoice\t\t\tall,1,0\tdefault\tall\tWho has it.",
             "error\t1\tInvalidOption\tUsage\tNo such option.",
             "error\t30\tConnect\tRetriable\tNo connection.",
+            "broker\tnum.partitions\t1 … 9\t1\tPartitions of a new topic.",
         ]
         .map(str::to_owned)
         .into()
@@ -228,6 +252,7 @@ mod tests {
             let names: &[&str] = match () {
                 () if path.contains("error_code") => &["INVALID_OPTION = 1", "CONNECT = 30"],
                 () if path.contains("error") => &["InvalidOption", "Connect"],
+                () if path.contains("broker") => &["num.partitions"],
                 () if path.contains("node") => &["groupId?", "linger?", "acks?"],
                 () => &["group", "linger", "acks"],
             };

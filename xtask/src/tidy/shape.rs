@@ -18,6 +18,7 @@ const CODE: &[&str] = &[".rs", ".py", ".pyi", ".js", ".mjs", ".cjs", ".ts", ".c"
 const UNSAFE: &[(&str, &str)] = &[
     ("bindings-c/src/", "pointers that come over the C border"),
     ("storage/src/files/mapped.rs", "maps sealed index files"),
+    ("bindings-node/src/record.rs", "a batch's bytes as a Buffer, not copied"),
     ("broker/src/driver/signals.rs", "the signal mask of a thread"),
     ("protocol/src/message/tests/allocator.rs", "a global allocator that counts, in tests"),
 ];
