@@ -171,6 +171,11 @@ impl ProducerConfig {
         }
         Ok(config)
     }
+
+    /// How long a record waits for its topic to be known: its delivery timeout counts from `send`.
+    pub(crate) fn topic_timeout(&self) -> Duration {
+        self.max_block.min(self.delivery_timeout)
+    }
 }
 
 /// Logs the options set that are for another kind of client.

@@ -449,7 +449,7 @@ impl Sender {
         }
         next.add(self.nodes.values().filter_map(|node| node.muted_until).min());
         for (_, opened_at, _) in self.face.staged() {
-            next.add(Some(opened_at + self.config.max_block));
+            next.add(Some(opened_at + self.config.topic_timeout()));
         }
         for partition in self.active.iter().filter_map(|&key| self.partitions.get(key)) {
             next.add(partition.queue.retry_at());

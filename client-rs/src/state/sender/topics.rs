@@ -91,13 +91,11 @@ impl Sender {
         code: Option<ErrorCode>,
         cx: &mut Context<'_>,
     ) {
-        if opened_at + self.config.max_block > cx.now {
+        let timeout = self.config.topic_timeout();
+        if opened_at + timeout > cx.now {
             return;
         }
-        let text = format!(
-            "nothing known of it within `max.block.ms` of {}",
-            self.config.max_block.as_millis()
-        );
+        let text = format!("nothing known of it within {} ms", timeout.as_millis());
         let error = match (code, cx.metadata.last_error()) {
             (_, Some(source)) => {
                 Error::new(ErrorKind::DeliveryTimeout, text).with_source(source.clone())
