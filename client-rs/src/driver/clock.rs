@@ -16,7 +16,8 @@ pub(crate) fn now() -> Instant {
 #[inline]
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    seconds.saturating_mul(1000).saturating_add(i64::from(since.subsec_millis()))
 }
 
 /// Sleeps until a time.

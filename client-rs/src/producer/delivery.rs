@@ -25,8 +25,8 @@ pub struct Sent {
 }
 
 impl Sent {
-    pub(crate) fn new((batch, index): (Arc<Completion>, u32)) -> Self {
-        Self { batch, index, task: None }
+    pub(crate) fn of(batch: &Arc<Completion>, index: u32) -> Self {
+        Self { batch: Arc::clone(batch), index, task: None }
     }
 
     /// The number of its batch in this producer.
@@ -109,23 +109,20 @@ impl SentMany {
         Self { records: Vec::with_capacity(records), ..Self::default() }
     }
 
-    pub(crate) fn push(&mut self, sent: Result<(Arc<Completion>, u32), Error>) {
-        let place = match sent {
-            Ok((batch, index)) => {
-                let mut recent = self.batches.iter().enumerate().rev().take(RECENT);
-                let known = recent.find(|(_, known)| Arc::ptr_eq(known, &batch)).map(|(at, _)| at);
-                let at = known.unwrap_or(self.batches.len());
-                if known.is_none() {
-                    self.batches.push(batch);
-                }
-                Place::In { batch: u32::try_from(at).unwrap_or(u32::MAX), index }
-            }
-            Err(error) => {
-                self.refused.push(error);
-                Place::Refused(u32::try_from(self.refused.len() - 1).unwrap_or(u32::MAX))
-            }
-        };
-        self.records.push(place);
+    pub(crate) fn push(&mut self, batch: &Arc<Completion>, index: u32) {
+        let mut recent = self.batches.iter().enumerate().rev().take(RECENT);
+        let known = recent.find(|(_, known)| Arc::ptr_eq(known, batch)).map(|(at, _)| at);
+        let at = known.unwrap_or(self.batches.len());
+        if known.is_none() {
+            self.batches.push(Arc::clone(batch));
+        }
+        self.records.push(Place::In { batch: u32::try_from(at).unwrap_or(u32::MAX), index });
+    }
+
+    pub(crate) fn push_refused(&mut self, error: Error) {
+        let at = u32::try_from(self.refused.len()).unwrap_or(u32::MAX);
+        self.refused.push(error);
+        self.records.push(Place::Refused(at));
     }
 
     /// Adds a record that was not sent, for this reason.
@@ -156,7 +153,7 @@ impl SentMany {
     /// The token of the record at `index`, or why it was not taken; `None` past the last.
     pub fn sent(&self, index: usize) -> Option<Result<Sent, Error>> {
         let place = self.place(index)?;
-        Some(place.map(|(batch, index)| Sent::new((Arc::clone(batch), index))))
+        Some(place.map(|(batch, index)| Sent::of(batch, index)))
     }
 
     /// What became of the record at `index`; `None` if that is not known, or past the last.

@@ -19,7 +19,8 @@ use crate::error::{Error, ErrorKind, Outcome};
 use crate::record::Record;
 use crate::state::accumulator::batch::Manners;
 use crate::state::accumulator::memory::Chunk;
-use crate::state::accumulator::{Accumulator, AppendError, Moment, Token};
+use crate::state::accumulator::{Accumulator, AppendError, Moment};
+use crate::state::completion::Completion;
 use crate::state::guard::lock;
 use crate::state::parker::{Parker, Sleeper};
 use crate::state::sender::Sender;
@@ -93,14 +94,15 @@ impl Producer {
     /// `max.block.ms`; then `BufferFull`. Other errors: `RecordTooLarge`, `InvalidTopic`,
     /// `InvalidPartition`, `Closed`. After an error nothing was kept of the record.
     pub fn send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let mut deadline = None;
-        self.send_by(record, &mut deadline).map(Sent::new)
+        let now_ms = record.timestamp.map_or_else(clock::now_ms, |_| -1);
+        self.send_by(record, now_ms, &mut None, &mut Sent::of)
     }
 
     /// Sends a record if there is room for it now; `BufferFull` if not.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let token = self.append(record, None, Manners::Grab);
-        token.map(Sent::new).map_err(|error| match error {
+        let now_ms = record.timestamp.map_or_else(clock::now_ms, |_| -1);
+        let sent = self.append(record, now_ms, (None, Manners::Grab), &mut Sent::of);
+        sent.map_err(|error| match error {
             AppendError::Memory(_) => self.full("there is no room for the record now"),
             AppendError::Failed(error) => error,
         })
@@ -111,8 +113,12 @@ impl Producer {
     pub fn send_many(&self, records: &[Record<'_>]) -> SentMany {
         let mut sent = SentMany::with_capacity(records.len());
         let mut deadline = None;
+        let now_ms = clock::now_ms();
         for record in records {
-            sent.push(self.send_by(record, &mut deadline));
+            let keep = &mut |batch: &Arc<Completion>, index| sent.push(batch, index);
+            if let Err(error) = self.send_by(record, now_ms, &mut deadline, keep) {
+                sent.push_refused(error);
+            }
         }
         sent
     }
@@ -120,10 +126,12 @@ impl Producer {
     /// Sends records in order for as long as there is room, and adds them to `sent`, also those that
     /// are refused; how many that were. For faces that wait for [`Producer::room`] by themselves.
     pub fn try_send_many(&self, records: &[Record<'_>], sent: &mut SentMany) -> usize {
+        let now_ms = clock::now_ms();
         for (taken, record) in records.iter().enumerate() {
-            match self.append(record, None, Manners::Grab) {
-                Ok(token) => sent.push(Ok(token)),
-                Err(AppendError::Failed(error)) => sent.push(Err(error)),
+            let keep = &mut |batch: &Arc<Completion>, index| sent.push(batch, index);
+            match self.append(record, now_ms, (None, Manners::Grab), keep) {
+                Ok(()) => {}
+                Err(AppendError::Failed(error)) => sent.push_refused(error),
                 Err(AppendError::Memory(_)) => return taken,
             }
         }
@@ -154,42 +162,51 @@ impl Producer {
     }
 
     #[inline]
-    fn append(
+    fn append<T>(
         &self,
         record: &Record<'_>,
-        granted: Option<Chunk>,
-        manners: Manners,
-    ) -> Result<Token, AppendError> {
+        now_ms: i64,
+        memory: (Option<Chunk>, Manners),
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Result<T, AppendError> {
         if self.inner.client.get().is_none() {
             self.start().map_err(AppendError::Failed)?;
         }
-        let now_ms = if record.timestamp.is_some() { -1 } else { clock::now_ms() };
         let moment = Moment { now_ms, clock: clock::now };
-        self.inner.face.append(record, moment, granted, manners)
+        self.inner.face.append(record, moment, memory, keep)
     }
 
     /// Sends a record, waiting for room until `deadline`, which the first wait sets.
     #[inline]
-    fn send_by(&self, record: &Record<'_>, deadline: &mut Option<Instant>) -> Result<Token, Error> {
-        match self.append(record, None, Manners::Queue) {
-            Ok(token) => Ok(token),
+    fn send_by<T>(
+        &self,
+        record: &Record<'_>,
+        now_ms: i64,
+        deadline: &mut Option<Instant>,
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Result<T, Error> {
+        match self.append(record, now_ms, (None, Manners::Queue), keep) {
+            Ok(kept) => Ok(kept),
             Err(AppendError::Failed(error)) => Err(error),
-            Err(AppendError::Memory(bytes)) => self.send_late(record, bytes, deadline),
+            Err(AppendError::Memory(bytes)) => self.send_late(record, bytes, deadline, keep),
         }
     }
 
     #[cold]
-    fn send_late(
+    fn send_late<T>(
         &self,
         record: &Record<'_>,
         mut bytes: usize,
         deadline: &mut Option<Instant>,
-    ) -> Result<Token, Error> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Result<T, Error> {
         let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
         loop {
             let chunk = self.wait_for_room(bytes, by)?;
-            match self.append(record, Some(chunk), Manners::Grab) {
-                Ok(token) => return Ok(token),
+            // It is sent now, and not when it began to wait.
+            let memory = (Some(chunk), Manners::Grab);
+            match self.append(record, clock::now_ms(), memory, keep) {
+                Ok(kept) => return Ok(kept),
                 Err(AppendError::Failed(error)) => return Err(error),
                 // Its topic has become known meanwhile, or the record needs more than was thought.
                 Err(AppendError::Memory(more)) => bytes = more,

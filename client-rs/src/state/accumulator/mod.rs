@@ -5,6 +5,7 @@
 //! locked when a topic becomes known.
 
 pub(crate) mod batch;
+mod intake;
 pub(crate) mod memory;
 pub(crate) mod slot;
 pub(crate) mod staging;
@@ -15,15 +16,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use ottla_protocol::Reader;
 use ottla_protocol::record::HEADER_LEN;
 
 use self::batch::{Manners, Refusal, Room, record_len_max};
 use self::memory::{Chunk, Memory};
 use self::slot::{News, Opening, Slot};
 use self::staging::{Staged, Staging};
-use self::topics::{TopicFace, Topics};
-use super::completion::{Completion, Forward, Outcome as Ending};
+use self::topics::{Recent, TopicFace, Topics};
+use super::completion::Completion;
 use super::guard::lock;
 use super::parker::{Signal, Sleeper};
 use super::wake::Wake;
@@ -34,9 +34,6 @@ use crate::record::Record;
 
 #[cfg(test)]
 mod tests;
-
-/// A record's place: the batch, as its completion, and the index there.
-pub(crate) type Token = (Arc<Completion>, u32);
 
 /// Why a record was not taken.
 #[derive(Debug)]
@@ -94,6 +91,7 @@ pub(crate) struct Accumulator {
     pub(crate) memory: Arc<Memory>,
     pub(crate) wake: Arc<Wake>,
     topics: ArcSwap<Topics>,
+    recent: Recent,
     staging: Mutex<Staging>,
     staged_topics: AtomicUsize,
     ready: Mutex<Vec<Arc<Slot>>>,
@@ -115,6 +113,7 @@ impl Accumulator {
             memory: Memory::new(config.memory_bytes),
             wake,
             topics: ArcSwap::default(),
+            recent: Recent::default(),
             staging: Mutex::default(),
             staged_topics: AtomicUsize::new(0),
             ready: Mutex::default(),
@@ -129,26 +128,29 @@ impl Accumulator {
 
     /// Writes a record into its partition's open batch, or keeps it until its topic is known.
     ///
-    /// `granted` is a chunk that the caller waited for after a refusal for want of memory.
-    pub(crate) fn append(
+    /// `granted` is a chunk that the caller waited for after a refusal for want of memory. `keep`
+    /// takes what the caller wants of the record's batch and its index there.
+    #[inline]
+    pub(crate) fn append<T>(
         &self,
         record: &Record<'_>,
         moment: Moment,
-        granted: Option<Chunk>,
-        manners: Manners,
-    ) -> Result<Token, AppendError> {
+        (granted, manners): (Option<Chunk>, Manners),
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Result<T, AppendError> {
         if self.refusing.load(Ordering::Relaxed) {
             return Err(AppendError::Failed(self.refusal()));
         }
         self.check_size(record).map_err(AppendError::Failed)?;
         let mut room = self.room(granted, manners);
         loop {
-            let topics = self.topics.load();
-            if let Some(topic) = topics.get(record.topic) {
-                return self.append_known(topic, record, moment, &mut room);
+            let known = self.recent.with(&self.topics, record.topic, |topic| {
+                self.append_known(topic, record, moment, &mut room, keep)
+            });
+            if let Some(result) = known {
+                return result;
             }
-            drop(topics);
-            if let Some(result) = self.stage(record, moment, &mut room) {
+            if let Some(result) = self.stage(record, moment, &mut room, keep) {
                 return result;
             }
         }
@@ -158,31 +160,33 @@ impl Accumulator {
         Room { memory: &self.memory, batch_bytes: self.batch_bytes, granted, manners }
     }
 
-    fn append_known(
+    #[inline]
+    fn append_known<T>(
         &self,
         topic: &TopicFace,
         record: &Record<'_>,
         moment: Moment,
         room: &mut Room<'_>,
-    ) -> Result<Token, AppendError> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Result<T, AppendError> {
         let Some(slot) = topic.slot_for(record, self.rules) else {
             return Err(AppendError::Failed(no_partition(topic, record)));
         };
         let timestamp = record.timestamp.unwrap_or(moment.now_ms);
-        self.append_slot(slot, record, timestamp, room, &moment.clock)
+        self.append_slot(slot, (record, timestamp), room, &moment.clock, keep)
     }
 
     #[inline]
-    fn append_slot(
+    fn append_slot<T>(
         &self,
         slot: &Arc<Slot>,
-        record: &Record<'_>,
-        timestamp: i64,
+        record: (&Record<'_>, i64),
         room: &mut Room<'_>,
         clock: &dyn Fn() -> Instant,
-    ) -> Result<Token, AppendError> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Result<T, AppendError> {
         let opening = Opening { next_id: &|| self.take_id(), now: clock };
-        let (result, news) = slot.append(record, timestamp, room, &opening);
+        let (result, news) = slot.append(record, room, &opening, keep);
         if news != News::None {
             lock(&self.ready).push(Arc::clone(slot));
             if news == News::Full {
@@ -230,12 +234,14 @@ impl Accumulator {
     }
 
     /// Keeps a record until its topic is known; `None` if it has become so meanwhile.
-    fn stage(
+    #[cold]
+    fn stage<T>(
         &self,
         record: &Record<'_>,
         moment: Moment,
         room: &mut Room<'_>,
-    ) -> Option<Result<Token, AppendError>> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> Option<Result<T, AppendError>> {
         if let Err(error) = check_name(record.topic) {
             return Some(Err(AppendError::Failed(error)));
         }
@@ -249,8 +255,8 @@ impl Accumulator {
         let timestamp = record.timestamp.unwrap_or(moment.now_ms);
         if let Some(staged) = staging.topics.get_mut(record.topic) {
             let pushed = staged.push(record, timestamp, room);
-            let token = pushed.map(|index| (Arc::clone(&staged.completion), index));
-            return Some(token.map_err(AppendError::Memory));
+            let kept = pushed.map(|index| keep(&staged.completion, index));
+            return Some(kept.map_err(AppendError::Memory));
         }
         let topic: Arc<str> = record.topic.into();
         let completion = Completion::staged(self.take_id(), &topic);
@@ -261,7 +267,7 @@ impl Accumulator {
                 self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
                 drop(staging);
                 self.wake.wake();
-                Some(Ok((completion, index)))
+                Some(Ok(keep(&completion, index)))
             }
             Err(bytes) => Some(Err(AppendError::Memory(bytes))),
         }
@@ -317,139 +323,11 @@ impl Accumulator {
     /// Those records, once. If there are none, the sleeper is woken when there are.
     pub(crate) fn take_unreported(&self, sleeper: Option<Sleeper>) -> Unreported {
         let mut unreported = lock(&self.unreported);
-        if unreported.first.is_none() {
-            unreported.sleepers.extend(sleeper);
-        }
+        let known = |new: &Sleeper| unreported.sleepers.iter().any(|known| known.is_same(new));
+        let new = sleeper.filter(|new| unreported.first.is_none() && !known(new));
+        unreported.sleepers.extend(new);
         let Unreported { count, first, .. } = &mut *unreported;
         Unreported { count: std::mem::take(count), first: first.take(), sleepers: Vec::new() }
-    }
-}
-
-/// What the sending machine does with the face.
-impl Accumulator {
-    /// The slots with news since the last call; a slot may be named twice.
-    pub(crate) fn take_ready(&self, into: &mut Vec<Arc<Slot>>) {
-        into.append(&mut lock(&self.ready));
-    }
-
-    /// The number that the next batch will have.
-    pub(crate) fn peek_id(&self) -> u64 {
-        self.next_id.load(Ordering::Relaxed)
-    }
-
-    /// A number for a batch that the machine makes itself.
-    pub(crate) fn new_id(&self) -> u64 {
-        self.take_id()
-    }
-
-    /// The topics with staged records, with the first one's time and the batch's number.
-    pub(crate) fn staged(&self) -> Vec<(Arc<str>, Instant, u64)> {
-        if self.staged_topics.load(Ordering::Relaxed) == 0 {
-            return Vec::new();
-        }
-        let staging = lock(&self.staging);
-        let topics = staging.topics.iter();
-        topics.map(|(topic, at)| (Arc::clone(topic), at.opened_at, at.completion.id())).collect()
-    }
-
-    /// Makes a topic known, or known anew, and moves its staged records to their partitions.
-    pub(crate) fn publish(&self, topic: Arc<TopicFace>) {
-        // Held from before the move to after the topic is known: a later record cannot overtake.
-        let mut staging = lock(&self.staging);
-        let staged = staging.topics.remove(&topic.name);
-        self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
-        if let Some(staged) = staged {
-            self.unstage(&topic, staged);
-        }
-        let mut topics = Topics::clone(&self.topics.load());
-        topics.insert(Arc::clone(&topic.name), topic);
-        self.topics.store(Arc::new(topics));
-        drop(staging);
-    }
-
-    fn unstage(&self, topic: &TopicFace, staged: Staged) {
-        let Staged { completion, mut chunks, opened_at, .. } = staged;
-        let mut forward = Forward::default();
-        while let Some(chunk) = chunks.pop_front() {
-            let mut headers = Vec::new();
-            let mut reader = Reader::new(&chunk.data);
-            while let Ok((partition, timestamp, key, value)) =
-                staging::read(&mut reader, &mut headers)
-            {
-                let record = Record {
-                    topic: &topic.name,
-                    partition,
-                    key,
-                    value,
-                    headers: &headers,
-                    timestamp: Some(timestamp),
-                };
-                let (target, index) = self.place(topic, &record, timestamp, opened_at);
-                forward.push(&target, index);
-            }
-            debug_assert_eq!(reader.remaining(), 0, "what was staged can be read");
-        }
-        self.wakes(completion.resolve(Ending::Forwarded(forward)));
-    }
-
-    /// Puts a staged record into its batch, or into none, with the reason.
-    fn place(
-        &self,
-        topic: &TopicFace,
-        record: &Record<'_>,
-        timestamp: i64,
-        opened_at: Instant,
-    ) -> Token {
-        let result = match topic.slot_for(record, self.rules) {
-            // The staged chunk is given up next, so the budget is passed for a moment at most.
-            Some(slot) => self.append_slot(
-                slot,
-                record,
-                timestamp,
-                &mut self.room(None, Manners::Force),
-                &|| opened_at,
-            ),
-            None => Err(AppendError::Failed(no_partition(topic, record))),
-        };
-        result.unwrap_or_else(|error| {
-            let error = match error {
-                AppendError::Failed(error) => error,
-                AppendError::Memory(_) => self.refusal(),
-            };
-            self.counters.failed.fetch_add(1, Ordering::Relaxed);
-            self.report(1, &error);
-            let lost = Completion::new(self.take_id(), &topic.name, record.partition.unwrap_or(-1));
-            lost.resolve(Ending::Failed(error));
-            (lost, 0)
-        })
-    }
-
-    /// Ends a topic's staged records.
-    pub(crate) fn fail_staged(&self, topic: &str, error: &Error) {
-        let mut staging = lock(&self.staging);
-        let staged = staging.topics.remove(topic);
-        self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
-        drop(staging);
-        if let Some(staged) = staged {
-            let count = u64::from(staged.count());
-            self.counters.failed.fetch_add(count, Ordering::Relaxed);
-            if staged.completion.is_unobserved(1) {
-                self.report(count, error);
-            }
-            let error = error.clone().with_outcome(Outcome::NotSent);
-            self.wakes(staged.completion.resolve(Ending::Failed(error)));
-        }
-    }
-
-    /// Takes no more records of topics not known.
-    pub(crate) fn close_staging(&self) {
-        lock(&self.staging).closed = true;
-    }
-
-    /// Counts those who were woken.
-    pub(crate) fn wakes(&self, told: usize) {
-        let told = u64::try_from(told).unwrap_or(u64::MAX);
-        self.counters.wakes.fetch_add(told, Ordering::Relaxed);
     }
 }
 

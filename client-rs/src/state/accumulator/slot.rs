@@ -62,13 +62,14 @@ impl Slot {
     }
 
     /// Writes a record into the open batch, or a new one if that is full.
-    pub(crate) fn append(
+    #[inline]
+    pub(crate) fn append<T>(
         &self,
-        record: &Record<'_>,
-        timestamp: i64,
+        (record, timestamp): (&Record<'_>, i64),
         room: &mut Room<'_>,
         opening: &Opening<'_>,
-    ) -> (Result<(Arc<Completion>, u32), Refusal>, News) {
+        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
+    ) -> (Result<T, Refusal>, News) {
         let inner = &mut *lock(&self.inner);
         if inner.closed {
             return (Err(Refusal::Closed), News::None);
@@ -76,7 +77,7 @@ impl Slot {
         let mut news = News::None;
         if let Some(open) = &mut inner.open {
             match open.append(record, timestamp, room) {
-                Ok(index) => return (Ok((Arc::clone(&open.completion), index)), news),
+                Ok(index) => return (Ok(keep(&open.completion, index)), news),
                 Err(Refusal::Full) => {
                     inner.full.extend(inner.open.take());
                     news = News::Full;
@@ -88,13 +89,13 @@ impl Slot {
         let mut open = OpenBatch::new(completion, timestamp, (opening.now)());
         match open.append(record, timestamp, room) {
             Ok(index) => {
-                let token = (Arc::clone(&open.completion), index);
+                let kept = keep(&open.completion, index);
                 inner.open = Some(open);
                 if !inner.listed && news == News::None {
                     news = News::Begun;
                 }
                 inner.listed = true;
-                (Ok(token), news)
+                (Ok(kept), news)
             }
             // A batch that takes no first record cannot be full: the record is at fault.
             Err(refusal) => (Err(refusal), news),

@@ -1,8 +1,12 @@
 //! The topics whose partitions are known, as senders look them up.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
 
 use super::slot::Slot;
 use crate::producer::partitioner::{Choice, Cursor, Keyless, Partitioner, partition};
@@ -74,5 +78,55 @@ impl NameHasher {
     #[inline]
     const fn add(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Which topic each thread looked up last, so that a run of records to one topic finds it at once.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    /// Differs from producer to producer, and from one state of the topics to the next.
+    state: AtomicU64,
+}
+
+/// Numbers of all states of all producers.
+static STATES: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static LAST: RefCell<Option<(u64, Arc<TopicFace>)>> = const { RefCell::new(None) };
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { state: AtomicU64::new(STATES.fetch_add(1, Ordering::Relaxed)) }
+    }
+}
+
+impl Recent {
+    /// The topics were replaced: what threads remember is looked up anew.
+    pub(crate) fn changed(&self) {
+        self.state.store(STATES.fetch_add(1, Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// Does something with a topic, if it is known.
+    #[inline]
+    pub(crate) fn with<T>(
+        &self,
+        topics: &ArcSwap<Topics>,
+        name: &str,
+        mut act: impl FnMut(&TopicFace) -> T,
+    ) -> Option<T> {
+        let state = self.state.load(Ordering::Acquire);
+        let found = LAST.try_with(|last| {
+            // Taken already if waking somebody led here again: then it is looked up below.
+            let mut last = last.try_borrow_mut().ok()?;
+            if !last.as_ref().is_some_and(|(at, topic)| *at == state && *topic.name == *name) {
+                *last = Some((state, Arc::clone(topics.load().get(name)?)));
+            }
+            last.as_ref().map(|(_, topic)| act(topic))
+        });
+        match found {
+            Ok(Some(result)) => Some(result),
+            _ => topics.load().get(name).map(|topic| act(topic)),
+        }
     }
 }
