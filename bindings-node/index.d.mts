@@ -1,0 +1,4 @@
+import * as ottla from './index.js'
+
+export * from './index.js'
+export default ottla

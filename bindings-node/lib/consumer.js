@@ -1,0 +1,225 @@
+'use strict'
+
+const native = require('./native')
+const { Pump } = require('./pump')
+const { Reading } = require('./reading')
+const { Batch, ConsumerRecord } = require('./record')
+const { partitionOf } = require('./pack')
+const { pairs, millis, whole } = require('./config')
+const { checked, abortable } = require('./abort')
+const { call, errorOf } = require('./error')
+
+const CLOSE_MS = 5000
+const NO_OPTIONS = Object.freeze({})
+
+/** Reads topics, sharing their partitions with the other members of its group. */
+class Consumer {
+  #pump
+  #native
+  #reading
+  #closing
+
+  constructor (options) {
+    const given = pairs(options, ['topics'])
+    this.#pump = new Pump(
+      (bell) => call(() => new native.NativeConsumer(given, bell)),
+      (pump) => {
+        pump.settle(call(() => this.#native.drain()))
+        this.#reading?.serve()
+        return false
+      }
+    )
+    this.#native = this.#pump.native
+    this.#reading = new Reading(this, this.#pump)
+    const { topics } = options
+    if (topics !== undefined && topics !== null) this.subscribe(topics)
+  }
+
+  /** Reads these topics, and no others from now on. */
+  subscribe (topics) {
+    const list = typeof topics === 'string' ? [topics] : topics
+    if (!Array.isArray(list) || !list.every((topic) => typeof topic === 'string')) {
+      throw new TypeError('topics are given as a list of strings')
+    }
+    call(() => this.#native.subscribe(list))
+  }
+
+  /** Leaves the group, after what is finished was committed, and reads nothing. */
+  unsubscribe () {
+    this.#reading.note()
+    call(() => this.#native.unsubscribe())
+  }
+
+  /** The next record; null if the time is over before one comes. */
+  async poll (options = NO_OPTIONS) {
+    const signal = checked(options.signal)
+    const timeout = millis('timeout', options.timeout, Infinity)
+    return (await this.#reading.next({ timeout, signal })) ?? null
+  }
+
+  /** All records from here on, until the consumer is closed. */
+  [Symbol.asyncIterator] () {
+    return this.#iterate({})
+  }
+
+  /** The same in batches of one partition, of so many records at most. */
+  batches (options = NO_OPTIONS) {
+    const records = whole('maxRecords', options.maxRecords, 1, Infinity)
+    return this.#iterate({ records, signal: checked(options.signal) })
+  }
+
+  #iterate (want) {
+    this.#checkOpen()
+    let ended = false
+    const reading = this.#reading
+    const done = { value: undefined, done: true }
+    const failed = (error) => {
+      // Closed by the program itself, which is how a loop ends in good order.
+      if (this.#closing === undefined || error?.code !== 'Closed') throw error
+      ended = true
+      return done
+    }
+    const found = (value) => ({ value, done: false })
+    return {
+      next () {
+        if (ended) return Promise.resolve(done)
+        try {
+          const given = reading.next(want)
+          return given instanceof Promise ? given.then(found, failed) : Promise.resolve(found(given))
+        } catch (error) {
+          return new Promise((resolve) => resolve(failed(error)))
+        }
+      },
+      return (value) {
+        ended = true
+        return Promise.resolve({ value, done: true })
+      },
+      [Symbol.asyncIterator] () {
+        return this
+      }
+    }
+  }
+
+  /**
+   * Commits a record or a batch and all before it in its partition, offsets to read on from, or all
+   * that was given so far. Resolves when the group's coordinator has it.
+   */
+  async commit (what, options = NO_OPTIONS) {
+    const signal = checked(options.signal)
+    const number = call(() => this.#commit(what, {
+      batch: (handle, end) => this.#native.commitBatch(handle, end),
+      offsets: (partitions, offsets) => this.#native.commitOffsets(partitions, offsets),
+      all: () => this.#native.commitFinished()
+    }))
+    await abortable(signal, this.#pump.call(number), () => this.#pump.forget(number))
+  }
+
+  /** The same without waiting: newer commits take the place of older ones that wait. */
+  commitSoon (what) {
+    call(() => this.#commit(what, {
+      batch: (handle, end) => this.#native.commitBatchSoon(handle, end),
+      offsets: (partitions, offsets) => this.#native.commitOffsetsSoon(partitions, offsets),
+      all: () => this.#native.commitFinishedSoon()
+    }))
+  }
+
+  #commit (what, { batch, offsets, all }) {
+    if (what === undefined || what === null) {
+      this.#reading.note()
+      return all()
+    }
+    if (what instanceof ConsumerRecord || what instanceof Batch) {
+      const { data, end } = what.constructor.placeOf(what)
+      if (data.consumer !== this) {
+        throw errorOf('InvalidArgument', 'the records were read by another consumer')
+      }
+      return batch(data.handle, end)
+    }
+    const list = Array.isArray(what) ? what : [what]
+    const partitions = list.map(partitionPair)
+    return offsets(partitions, BigInt64Array.from(list, (place) => offsetOf(place.offset)))
+  }
+
+  /** What the group has committed for these partitions; null for none. */
+  async committed (partitions, options = NO_OPTIONS) {
+    const signal = checked(options.signal)
+    const number = call(() => this.#native.committed(partitions.map(partitionPair)))
+    const forget = () => this.#pump.forget(number)
+    const { offsets } = await abortable(signal, this.#pump.call(number), forget)
+    return Array.from(offsets, (offset) => offset < 0n ? null : offset)
+  }
+
+  /** The offset of the next record to be given of a partition; null while it is not known. */
+  position (partition) {
+    const [topic, number] = partitionPair(partition)
+    const ahead = this.#reading.position(topic, number)
+    if (ahead !== undefined) return ahead
+    const [offset] = call(() => this.#native.position(topic, number))
+    return offset < 0n ? null : offset
+  }
+
+  /** Goes on with a partition from an offset: it is that of the next record given. */
+  seek (partition, offset) {
+    const [topic, number] = partitionPair(partition)
+    const place = BigInt64Array.of(offsetOf(offset ?? partition.offset))
+    call(() => this.#native.seek(topic, number, place))
+    this.#reading.recheck()
+  }
+
+  /** Gives no records of these partitions until they are resumed. */
+  pause (partitions) {
+    call(() => this.#native.pause(partitions.map(partitionPair)))
+    this.#reading.recheck()
+  }
+
+  /** Gives records of these partitions again. */
+  resume (partitions) {
+    call(() => this.#native.resume(partitions.map(partitionPair)))
+  }
+
+  /** The partitions that are this consumer's now. */
+  assignment () {
+    const own = call(() => this.#native.assignment())
+    return own.map(([topic, partition]) => ({ topic, partition }))
+  }
+
+  /** Commits what is finished, leaves the group, and ends. A loop over the records ends, too. */
+  close (options = NO_OPTIONS) {
+    this.#closing ??= this.#close(options)
+    return this.#closing
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')] () {
+    return this.close()
+  }
+
+  async #close (options) {
+    const timeout = millis('timeout', options.timeout, CLOSE_MS)
+    this.#reading.note()
+    const number = call(() => this.#native.close(timeout))
+    const closed = this.#pump.call(number)
+    this.#reading.serve()
+    await closed
+  }
+
+  #checkOpen () {
+    if (this.#closing !== undefined) throw errorOf('Closed', 'the consumer is closed')
+  }
+}
+
+function partitionPair (place) {
+  if (typeof place?.topic !== 'string') {
+    throw new TypeError('a partition is given as { topic, partition }')
+  }
+  if (place.partition === undefined) throw new TypeError('a partition has a number')
+  return [place.topic, partitionOf(place.partition)]
+}
+
+/** An offset as a bigint: others do not reach as far. */
+function offsetOf (offset) {
+  if (typeof offset === 'bigint' && offset >= 0n && offset < 1n << 63n) return offset
+  if (Number.isSafeInteger(offset) && offset >= 0) return BigInt(offset)
+  throw new TypeError(`an offset is a bigint or a whole number from 0 on, not ${String(offset)}`)
+}
+
+module.exports = { Consumer }

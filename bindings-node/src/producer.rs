@@ -1,0 +1,440 @@
+//! The producer behind JavaScript's `Producer`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use napi::bindgen_prelude::{Env, Int32ArraySlice, Object, Uint8ArraySlice};
+use napi_derive::napi;
+use ottla::{Completions, Error, ErrorKind, Producer, Record, Sent};
+
+use crate::boundary::{Fault, guard, millis};
+use crate::config;
+use crate::record::Packed;
+use crate::signal::{Callback, Hold, Signal};
+use crate::wait::{Answer, Waits};
+
+mod line;
+mod pending;
+
+use line::{Line, Ticket};
+use pending::{Pending, Whose};
+
+/// What a send gives instead of a slot when there is no room.
+const FULL: i32 = -1;
+/// What a send gives if nobody waits for the record.
+const FORGOTTEN: i32 = 0;
+
+/// Bytes of records that may wait for room, if `buffer.memory` is not more.
+const WAITING_BYTES_MIN: usize = 16 * 1024 * 1024;
+
+#[napi(js_name = "NativeProducer")]
+#[derive(Debug)]
+pub(crate) struct NativeProducer {
+    own: Rc<Own>,
+    signal: Arc<Signal>,
+    waits: Waits,
+}
+
+/// What calls that wait for room share with the producer.
+#[derive(Debug)]
+struct Own {
+    producer: Producer,
+    completions: Arc<Completions>,
+    pending: RefCell<Pending>,
+    topics: RefCell<Vec<Arc<str>>>,
+    /// Who waits for room, in order: later records do not overtake them.
+    line: Line,
+    /// Places in the line that JavaScript holds over several calls.
+    tickets: RefCell<HashMap<u32, Ticket>>,
+    /// Bytes of records that wait for room, and their limit.
+    waiting_bytes: Cell<usize>,
+    waiting_bytes_max: usize,
+}
+
+/// Packed records that wait for room.
+struct Parcel {
+    topic: (u32, Arc<str>),
+    numbers: Vec<i32>,
+    bytes: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+#[napi]
+impl NativeProducer {
+    /// A producer of these options.
+    #[napi(constructor)]
+    pub fn new(
+        env: &Env,
+        options: Vec<(String, String)>,
+        on_signal: Callback,
+    ) -> napi::Result<Self> {
+        guard(env, || {
+            let options = config::options(&options)?;
+            let producer = Producer::new(&options)?;
+            let signal = Signal::new(on_signal);
+            let bell = Arc::clone(&signal);
+            let limit = options.get("buffer.memory").and_then(|bytes| bytes.parse().ok());
+            let own = Own {
+                producer,
+                completions: Completions::new(move || bell.raise()),
+                pending: RefCell::default(),
+                topics: RefCell::default(),
+                line: Line::default(),
+                tickets: RefCell::default(),
+                waiting_bytes: Cell::new(0),
+                waiting_bytes_max: limit.unwrap_or(0).max(WAITING_BYTES_MIN),
+            };
+            let waits = Waits::new(Arc::clone(&signal));
+            Ok(Self { own: Rc::new(own), signal, waits })
+        })
+    }
+
+    /// The number of a topic, for calls that send to it.
+    #[napi]
+    pub fn topic(&self, env: &Env, name: String) -> napi::Result<u32> {
+        guard(env, || {
+            let mut topics = self.own.topics.borrow_mut();
+            topics.push(name.into());
+            Ok(u32::try_from(topics.len() - 1).unwrap_or(u32::MAX))
+        })
+    }
+
+    /// Sends one record, and gives the slot that its outcome will come with.
+    #[napi]
+    pub fn send(
+        &self,
+        env: &Env,
+        topic: u32,
+        numbers: Int32ArraySlice<'_>,
+        bytes: Uint8ArraySlice<'_>,
+        value: Option<Uint8ArraySlice<'_>>,
+        awaited: bool,
+    ) -> napi::Result<i32> {
+        guard(env, || {
+            let name = self.own.topic(topic)?;
+            if !self.own.line.is_empty() {
+                return Ok(FULL);
+            }
+            let mut packed = Packed::new(&numbers, &bytes, value.as_deref());
+            match self.own.producer.try_send(&packed.next(&name)?) {
+                Ok(sent) if awaited => Ok(self.own.keep(topic, &sent, Whose::One)),
+                Ok(_forgotten) => Ok(FORGOTTEN),
+                Err(error) if is_full(&error) => Ok(FULL),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// The same when it has to wait for room first: a call that gives the slot.
+    #[napi]
+    pub fn send_later(
+        &self,
+        env: &Env,
+        topic: u32,
+        numbers: Int32ArraySlice<'_>,
+        bytes: Uint8ArraySlice<'_>,
+        value: Option<Uint8ArraySlice<'_>>,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let parcel = self.own.parcel(topic, &numbers, &bytes, value.as_deref())?;
+            let reserved = Reserved::new(&self.own, parcel.len())?;
+            let ticket = self.own.line.join();
+            Ok(self.waits.start(async move {
+                let mut packed = parcel.unpack();
+                let record = packed.next(&parcel.topic.1)?;
+                // Its time runs from now on, whoever is before it in the line.
+                reserved.own.producer.room(size(&record)).await?;
+                ticket.reached().await;
+                let sent = reserved.own.send_when_room(&record).await?;
+                Ok(Answer::Slot(reserved.own.keep(parcel.topic.0, &sent, Whose::One)))
+            }))
+        })
+    }
+
+    /// Begins a report on so many records.
+    #[napi]
+    pub fn open_report(&self, rows: u32) -> u32 {
+        self.own.pending.borrow_mut().open_report(rows)
+    }
+
+    /// A row of a report is not for us to tell of.
+    #[napi]
+    pub fn skip_row(&self, report: u32) {
+        self.own.pending.borrow_mut().skip(report);
+    }
+
+    /// Nobody waits for a report any more.
+    #[napi]
+    pub fn drop_report(&self, report: u32) {
+        self.own.pending.borrow_mut().drop_report(report);
+    }
+
+    /// Sends records of a report, the first of them in row `first`, until one finds no room; gives
+    /// how many that were.
+    #[napi]
+    #[allow(clippy::too_many_arguments, reason = "numbers cross the border one by one")]
+    pub fn send_rows(
+        &self,
+        env: &Env,
+        topic: u32,
+        numbers: Int32ArraySlice<'_>,
+        bytes: Uint8ArraySlice<'_>,
+        report: u32,
+        first: u32,
+        count: u32,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            if !self.own.line.is_empty() {
+                return Ok(0);
+            }
+            let name = self.own.topic(topic)?;
+            let mut packed = Packed::new(&numbers, &bytes, None);
+            for row in 0..count {
+                let whose = Whose::Row { report, row: first + row };
+                match self.own.producer.try_send(&packed.next(&name)?) {
+                    Ok(sent) => {
+                        self.own.keep(topic, &sent, whose);
+                    }
+                    Err(error) if is_full(&error) => return Ok(row),
+                    Err(error) => self.own.pending.borrow_mut().refuse(report, first + row, error),
+                }
+            }
+            Ok(count)
+        })
+    }
+
+    /// A place in the line of those who wait for room, held until it is left.
+    #[napi]
+    pub fn join_line(&self) -> u32 {
+        let ticket = self.own.line.join();
+        let number = ticket.number();
+        self.own.tickets.borrow_mut().insert(number, ticket);
+        number
+    }
+
+    /// Leaves the line.
+    #[napi]
+    pub fn leave_line(&self, ticket: u32) {
+        let _left = self.own.tickets.borrow_mut().remove(&ticket);
+    }
+
+    /// Sends records of a report but the first `taken` as there comes to be room for them.
+    #[napi]
+    #[allow(clippy::too_many_arguments, reason = "numbers cross the border one by one")]
+    pub fn send_rows_later(
+        &self,
+        env: &Env,
+        topic: u32,
+        numbers: Int32ArraySlice<'_>,
+        bytes: Uint8ArraySlice<'_>,
+        report: u32,
+        first: u32,
+        count: u32,
+        taken: u32,
+        ticket: u32,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let parcel = self.own.parcel(topic, &numbers, &bytes, None)?;
+            let own = Rc::clone(&self.own);
+            let reached = own.tickets.borrow().get(&ticket).map(Ticket::reached);
+            Ok(self.waits.start(async move {
+                if let Some(reached) = reached {
+                    reached.await;
+                }
+                own.send_rest(&parcel, report, first, count, taken).await?;
+                Ok(Answer::Done)
+            }))
+        })
+    }
+
+    /// Waits for room for a record of so many bytes.
+    #[napi]
+    pub fn room(&self, env: &Env, bytes: u32) -> napi::Result<u32> {
+        guard(env, || {
+            let room = self.own.producer.room(usize::try_from(bytes).unwrap_or(usize::MAX));
+            Ok(self.started(room))
+        })
+    }
+
+    /// Sends all at once, and waits for what becomes of it.
+    #[napi]
+    pub fn flush(&self, env: &Env) -> napi::Result<u32> {
+        guard(env, || Ok(self.started(self.own.producer.flush_async())))
+    }
+
+    /// Refuses further records, delivers those there are, and ends, within so many milliseconds.
+    #[napi]
+    pub fn close(&self, env: &Env, timeout: f64) -> napi::Result<u32> {
+        guard(env, || Ok(self.started(self.own.producer.close_async(millis(timeout)))))
+    }
+
+    /// Waits until records fail that nobody waits for, and fails with their error.
+    #[napi]
+    pub fn failure(&self) -> u32 {
+        let failure = self.own.producer.failure();
+        self.waits.start(async move { Err(failure.await) })
+    }
+
+    /// Nobody waits for that call any more.
+    #[napi]
+    pub fn forget(&self, number: u32) {
+        self.waits.forget(number);
+    }
+
+    /// Keeps the process alive, or no longer.
+    #[napi]
+    pub fn hold(&self, env: &Env, alive: bool) -> napi::Result<()> {
+        self.signal.hold(env, if alive { Hold::Alive } else { Hold::Loose })
+    }
+
+    /// What has happened: calls that ended, and records and reports of so many batches at most.
+    #[napi]
+    pub fn drain<'env>(&self, env: &'env Env, batches: u32) -> napi::Result<Object<'env>> {
+        guard(env, || {
+            self.signal.lower();
+            let mut news = Object::new(env)?;
+            if let Some(calls) = self.waits.drain(env)? {
+                news.set("calls", calls)?;
+            }
+            let batches = usize::try_from(batches).unwrap_or(usize::MAX);
+            let completed = self.own.completions.drain(batches);
+            self.own.pending.borrow_mut().settle(env, &completed, &mut news)?;
+            news.set("more", !self.own.completions.is_empty())?;
+            Ok(news)
+        })
+    }
+}
+
+impl NativeProducer {
+    fn started(&self, call: impl Future<Output = Result<(), Error>> + 'static) -> u32 {
+        self.waits.start(async move { call.await.map(|()| Answer::Done) })
+    }
+}
+
+impl Own {
+    fn topic(&self, number: u32) -> Result<Arc<str>, Error> {
+        let topics = self.topics.borrow();
+        let topic = usize::try_from(number).ok().and_then(|number| topics.get(number));
+        topic.cloned().ok_or_else(|| Error::new(ErrorKind::Internal, "no topic of that number"))
+    }
+
+    /// Keeps a record's token until its outcome is known, which rings the bell.
+    fn keep(&self, topic: u32, sent: &Sent, whose: Whose) -> i32 {
+        let slot = self.pending.borrow_mut().keep(topic, sent, whose);
+        sent.notify(&self.completions);
+        slot
+    }
+
+    fn parcel(
+        &self,
+        topic: u32,
+        numbers: &[i32],
+        bytes: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<Parcel, Error> {
+        Ok(Parcel {
+            topic: (topic, self.topic(topic)?),
+            numbers: numbers.to_vec(),
+            bytes: bytes.to_vec(),
+            value: value.map(<[u8]>::to_vec),
+        })
+    }
+
+    async fn send_when_room(&self, record: &Record<'_>) -> Result<Sent, Error> {
+        loop {
+            self.producer.room(size(record)).await?;
+            match self.producer.try_send(record) {
+                // Its topic became known meanwhile, and needs more than was waited for.
+                Err(error) if is_full(&error) => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn send_rest(
+        &self,
+        parcel: &Parcel,
+        report: u32,
+        first: u32,
+        count: u32,
+        taken: u32,
+    ) -> Result<(), Error> {
+        let mut packed = parcel.unpack();
+        let mut late = None;
+        for row in 0..count {
+            let record = packed.next(&parcel.topic.1)?;
+            if row < taken {
+                continue;
+            }
+            let outcome = match &late {
+                Some(late) => Err(Error::clone(late)),
+                None => match self.producer.try_send(&record) {
+                    Err(error) if is_full(&error) => {
+                        let sent = self.send_when_room(&record).await;
+                        // Who has waited in vain once does not wait again for each that is left.
+                        late = sent.as_ref().err().filter(|error| is_full(error)).cloned();
+                        sent
+                    }
+                    other => other,
+                },
+            };
+            match outcome {
+                Ok(sent) => {
+                    self.keep(parcel.topic.0, &sent, Whose::Row { report, row: first + row });
+                }
+                Err(error) => self.pending.borrow_mut().refuse(report, first + row, error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Parcel {
+    fn unpack(&self) -> Packed<'_> {
+        Packed::new(&self.numbers, &self.bytes, self.value.as_deref())
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// Bytes of a record that waits for room, counted until it waits no more.
+struct Reserved {
+    own: Rc<Own>,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// `BufferFull` if as many bytes wait already as the producer may hold.
+    fn new(own: &Rc<Own>, bytes: usize) -> Result<Self, Fault> {
+        let waiting = own.waiting_bytes.get().saturating_add(bytes);
+        if waiting > own.waiting_bytes_max {
+            let text = "there is no room for the record, and as much waits for room already";
+            return Err(Error::new(ErrorKind::BufferFull, text).into());
+        }
+        own.waiting_bytes.set(waiting);
+        Ok(Self { own: Rc::clone(own), bytes })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.own.waiting_bytes.set(self.own.waiting_bytes.get().saturating_sub(self.bytes));
+    }
+}
+
+/// Whether a record was given back for want of room.
+fn is_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::BufferFull
+}
+
+/// Bytes of a record's parts.
+fn size(record: &Record<'_>) -> usize {
+    let len = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
+    // Beside each header's bytes stand their lengths, of five bytes at most each.
+    let headers = record.headers.iter().map(|header| header.key.len() + len(header.value) + 10);
+    len(record.key) + len(record.value) + headers.sum::<usize>()
+}

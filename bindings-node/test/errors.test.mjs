@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import {
+  AbortableError, Broker, Consumer, FatalError, OttlaError, Producer, RetriableError, UsageError
+} from 'ottla'
+import { startPlace } from './place.mjs'
+
+let place
+before(async () => { place = await startPlace() })
+after(() => place.stop())
+
+test('an unknown option is refused, with the nearest name', () => {
+  assert.throws(() => new Producer({ bootstrapServers: 'localhost:9092', lingr: 5 }), (error) => {
+    assert.ok(error instanceof UsageError)
+    assert.ok(error instanceof OttlaError)
+    assert.ok(error instanceof Error)
+    assert.equal(error.name, 'UsageError')
+    assert.equal(error.code, 'InvalidOption')
+    assert.equal(error.retriable, false)
+    assert.match(error.message, /lingr/)
+    assert.match(error.hint, /linger/)
+    assert.match(error.stack, /errors\.test\.mjs/)
+    return true
+  })
+  assert.throws(() => new Consumer({ bootstrapServers: 'x:1', gruop: 'g' }), /group/)
+})
+
+test('an option of the wrong type is refused, with what it takes', () => {
+  const given = (options) => () => new Producer({ bootstrapServers: 'localhost:9092', ...options })
+  assert.throws(given({ linger: 'soon' }), /milliseconds/)
+  assert.throws(given({ linger: NaN }), { code: 'InvalidOption' })
+  assert.throws(given({ linger: 1.5 }), { code: 'InvalidOption' })
+  assert.throws(given({ linger: {} }), { code: 'InvalidOption' })
+  assert.throws(given({ compression: 'zip' }), /lz4/)
+  assert.throws(given({ idempotence: 'perhaps' }), /true or false/)
+  for (const options of [undefined, null, 'localhost:9092', 5, []]) {
+    assert.throws(() => new Producer(options), { code: 'InvalidOption' })
+  }
+  given({ linger: undefined, acks: null })()
+})
+
+test('options have short, long, dotted and camel-case names', () => {
+  for (const name of ['linger', 'lingerMs', 'linger.ms', 'linger_ms']) {
+    assert.ok(new Producer({ 'bootstrap.servers': ['a:1', 'b:2'], [name]: 5 }))
+  }
+})
+
+test('a bad address is refused', () => {
+  for (const bootstrapServers of ['nohost', 'host:', ':9092', 'host:99999', '', 'a b:1']) {
+    const made = () => new Producer({ bootstrapServers })
+    assert.throws(made, { code: 'InvalidOption' }, bootstrapServers)
+  }
+  assert.throws(() => new Producer({}), /bootstrap/)
+})
+
+test('nobody listening is told, and does not hang', async (t) => {
+  const options = { bootstrapServers: '127.0.0.1:1', requestTimeout: 200, linger: 0 }
+  const producer = new Producer({ ...options, deliveryTimeout: 500, maxBlock: 500 })
+  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+  await assert.rejects(producer.send('t', 'v'), (error) => {
+    assert.ok(error instanceof RetriableError)
+    assert.equal(error.maybeStored, false)
+    assert.match(error.message, /127\.0\.0\.1:1/)
+    return true
+  })
+  const consumer = new Consumer({ bootstrapServers: '127.0.0.1:1', group: 'g', topics: ['t'] })
+  t.after(() => consumer.close({ timeout: 0 }).catch(() => {}))
+  await assert.rejects(consumer.poll({ timeout: 3000 }), RetriableError)
+})
+
+test('an unknown topic is told', async (t) => {
+  const producer = place.producer(t, { allowAutoCreateTopics: false, maxBlock: 500, deliveryTimeout: 60_000 })
+  await assert.rejects(producer.send('not-there', 'v'), (error) => {
+    assert.equal(error.code, 'UnknownTopic')
+    assert.equal(error.topic, 'not-there')
+    assert.equal(error.kafkaCode === undefined || error.kafkaCode === 3, true)
+    return true
+  })
+  await assert.rejects(producer.send('no topic', 'v'), { code: 'InvalidTopic' })
+})
+
+test('a record that is too large is refused at once', async (t) => {
+  const producer = place.producer(t)
+  await assert.rejects(producer.send('t', Buffer.alloc(2_000_000)), (error) => {
+    assert.equal(error.code, 'RecordTooLarge')
+    assert.ok(error instanceof UsageError)
+    assert.equal(error.maybeStored, false)
+    return true
+  })
+  assert.throws(() => producer.push('t', Buffer.alloc(2_000_000)), { code: 'RecordTooLarge' })
+})
+
+test("a broker's refusal has Kafka's number", async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  const timestamp = Date.now() + 10 * 24 * 3600 * 1000
+  await assert.rejects(producer.send(topic, 'v', { timestamp }), (error) => {
+    assert.equal(error.code, 'InvalidTimestamp')
+    assert.equal(error.kafkaCode, 32)
+    assert.equal(error.outcome, 'Rejected')
+    assert.equal(error.topic, topic)
+    assert.equal(error.partition, 0)
+    return true
+  })
+})
+
+test('each class of errors is one to catch', () => {
+  for (const kind of [RetriableError, AbortableError, FatalError, UsageError]) {
+    assert.equal(Object.getPrototypeOf(kind), OttlaError)
+  }
+})
+
+test('an embedded broker tells what is wrong with its options', async () => {
+  await assert.rejects(Broker.start({ numPartitons: 3 }), /num\.partitions/)
+  await assert.rejects(Broker.start({ numPartitions: 'three' }), { code: 'InvalidOption' })
+  await assert.rejects(Broker.start({ listen: place.address }), { code: 'Broker' })
+  await assert.rejects(Broker.start({ listen: 5 }), { code: 'InvalidOption' })
+  await assert.rejects(place.broker.createTopic('no topic'), OttlaError)
+  await assert.rejects(place.broker.createTopic('t', { partitions: 0 }), TypeError)
+})

@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict'
+import { createRequire } from 'node:module'
+import { test } from 'node:test'
+import { runProgram } from './place.mjs'
+
+const OPEN = `
+  import { Broker, Consumer, Producer } from 'ottla'
+  const broker = await Broker.start()
+  await broker.createTopic('t')
+  const producer = new Producer({ bootstrapServers: broker.address })
+  const options = { bootstrapServers: broker.address, group: 'g', topics: ['t'], start: 'earliest' }
+`
+
+test('a process with nothing pending ends by itself', async () => {
+  const { status, out, err } = await runProgram(`${OPEN}
+    await producer.send('t', 'v')
+    const consumer = new Consumer(options)
+    const record = await consumer.poll()
+    producer.on('error', () => {})
+    console.log('read', String(record.value))
+  `)
+  assert.equal(err, '')
+  assert.equal(out, 'read v')
+  assert.equal(status, 0)
+})
+
+test('a process ends by itself also with clients that were never used', async () => {
+  const { status, err } = await runProgram(`
+    import { Consumer, Producer } from 'ottla'
+    new Producer({ bootstrapServers: '127.0.0.1:1' })
+    new Consumer({ bootstrapServers: '127.0.0.1:1', group: 'g', topics: ['t'] })
+  `)
+  assert.equal(err, '')
+  assert.equal(status, 0)
+})
+
+test('a wait keeps the process alive', async () => {
+  const { status, out } = await runProgram(`${OPEN}
+    const consumer = new Consumer(options)
+    consumer.poll().then((record) => console.log('read', String(record.value)))
+    setTimeout(() => producer.send('t', 'late'), 300).unref()
+    producer.send('t', 'first').then(() => console.log('sent'))
+  `)
+  assert.deepEqual(out.split('\n').sort(), ['read first', 'sent'])
+  assert.equal(status, 0)
+})
+
+test('pushed records are delivered before the process ends', async () => {
+  const { status, out, err } = await runProgram(`${OPEN}
+    for (let at = 0; at < 1000; at++) producer.push('t', 'v' + at)
+    process.on('exit', () => console.log('end'))
+    process.once('beforeExit', async () => {
+      const consumer = new Consumer(options)
+      let last
+      for (let at = 0; at < 1000; at++) last = await consumer.poll({ timeout: 20000 })
+      console.log(String(last.value))
+    })
+  `)
+  assert.equal(err, '')
+  assert.equal(out, 'v999\nend')
+  assert.equal(status, 0)
+})
+
+test('pushed records that cannot be delivered are told when the process ends', async () => {
+  const { status, err } = await runProgram(`
+    import { Producer } from 'ottla'
+    const options = { deliveryTimeout: 300, requestTimeout: 200, maxBlock: 300, linger: 0 }
+    new Producer({ bootstrapServers: '127.0.0.1:1', ...options }).push('t', 'v')
+  `)
+  assert.match(err, /not delivered/)
+  assert.equal(status, 0)
+})
+
+test('records flow while every libuv thread is blocked', async () => {
+  // Opening a named pipe blocks its thread until somebody opens the other end.
+  const { status, out, err } = await runProgram(`
+    import { execFileSync } from 'node:child_process'
+    import fs from 'node:fs'
+    import os from 'node:os'
+    import path from 'node:path'
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'ottla-'))
+    const pipes = Array.from({ length: 4 }, (_, at) => path.join(folder, String(at)))
+    execFileSync('mkfifo', pipes)
+    let opened = 0
+    for (const pipe of pipes) fs.open(pipe, 'r', () => { opened++ })
+    let free = false
+    fs.stat(folder, () => { free = true })
+    ${OPEN}
+    const sent = await Promise.all(Array.from({ length: 1000 }, (_, at) => producer.send('t', 'v' + at)))
+    await producer.flush()
+    const consumer = new Consumer(options)
+    let last
+    for (let at = 0; at < 1000; at++) last = await consumer.poll()
+    await last.commit()
+    await consumer.close()
+    await producer.close()
+    await broker.stop()
+    console.log(sent.length, String(last.value), 'pool', opened, free)
+    for (const pipe of pipes) fs.openSync(pipe, fs.constants.O_WRONLY | fs.constants.O_NONBLOCK)
+    process.once('exit', () => fs.rmSync(folder, { recursive: true }))
+  `, { env: { UV_THREADPOOL_SIZE: '4' } })
+  assert.equal(err, '')
+  assert.equal(out, '1000 v999 pool 0 false')
+  assert.equal(status, 0)
+})
+
+test('worker threads have clients of their own, and may end with them open', async () => {
+  const { status, out, err } = await runProgram(`
+    import { Worker } from 'node:worker_threads'
+    ${OPEN}
+    await producer.send('t', 'from the main thread')
+    const code = \`
+      import { Consumer, Producer } from 'ottla'
+      import { parentPort, workerData } from 'node:worker_threads'
+      const producer = new Producer({ bootstrapServers: workerData })
+      const consumer = new Consumer({ bootstrapServers: workerData, group: 'g' + Math.random(), topics: ['t'], start: 'earliest' })
+      producer.send('t', 'from a worker').then(async () => {
+        const record = await consumer.poll()
+        parentPort.postMessage(String(record.value))
+        consumer.poll()
+        for (;;) { for await (const next of consumer) void next }
+      })
+    \`
+    for (let round = 0; round < 5; round++) {
+      const worker = new Worker(code, { eval: true, workerData: broker.address })
+      const said = await new Promise((resolve, reject) => worker.on('message', resolve).on('error', reject))
+      if (round % 2) await producer.send('t', 'v')
+      await worker.terminate()
+      console.log(said)
+    }
+  `)
+  assert.equal(err, '')
+  assert.equal(out, Array(5).fill('from the main thread').join('\n'))
+  assert.equal(status, 0)
+})
+
+test('dropped clients and batches are collected', async () => {
+  const { status, out, err } = await runProgram(`${OPEN}
+    await producer.sendMany('t', Array.from({ length: 100 }, () => Buffer.alloc(50_000)))
+    let left = 0
+    const registry = new FinalizationRegistry(() => { left-- })
+    const use = async () => {
+      const consumer = new Consumer({ ...options, group: 'g' + left })
+      const producer = new Producer({ bootstrapServers: broker.address })
+      await producer.send('t', 'v')
+      const record = await consumer.poll()
+      for (const client of [consumer, producer, record]) { left++; registry.register(client) }
+      await consumer.close()
+    }
+    for (let round = 0; round < 10; round++) await use()
+    for (let tries = 0; tries < 100 && left > 3; tries++) {
+      gc()
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    console.log(left <= 3 ? 'collected' : left)
+  `, { args: ['--expose-gc'] })
+  assert.equal(err, '')
+  assert.equal(out, 'collected')
+  assert.equal(status, 0)
+})
+
+test('require and import give the same classes', async () => {
+  const required = createRequire(import.meta.url)('ottla')
+  const imported = await import('ottla')
+  const names = Object.keys(required).sort()
+  assert.deepEqual(Object.keys(imported).filter((name) => name !== 'default' && name !== 'module.exports').sort(), names)
+  for (const name of names) assert.equal(imported[name], required[name])
+})

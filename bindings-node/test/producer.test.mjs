@@ -1,0 +1,338 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { once } from 'node:events'
+import { Delivery, OttlaError, Producer, RetriableError, UsageError } from 'ottla'
+import { readRecords, readValues, startPlace } from './place.mjs'
+
+let place
+before(async () => { place = await startPlace() })
+after(() => place.stop())
+
+test('a sent record tells where it has arrived', async (t) => {
+  const topic = await place.topic(3)
+  const producer = place.producer(t)
+  const first = await producer.send(topic, 'v', { partition: 2, timestamp: 1000 })
+  assert.ok(first instanceof Delivery)
+  assert.deepEqual({ ...first }, { topic, partition: 2, offset: 0n, timestamp: 1000 })
+  const second = await producer.send(topic, 'w', { partition: 2 })
+  assert.equal(second.offset, 1n)
+  assert.ok(Math.abs(second.timestamp - Date.now()) < 60_000)
+  assert.equal(JSON.parse(JSON.stringify(second)).offset, '1')
+})
+
+test('many sends at once each get their own offset', async (t) => {
+  const topic = await place.topic(4)
+  const producer = place.producer(t)
+  const numbers = Array.from({ length: 5000 }, (_, number) => number)
+  const sent = numbers.map((number) => producer.send(topic, `v${number}`, { partition: number % 4 }))
+  const deliveries = await Promise.all(sent)
+  for (const number of numbers) {
+    assert.equal(deliveries[number].partition, number % 4)
+    assert.equal(deliveries[number].offset, BigInt(Math.floor(number / 4)))
+  }
+})
+
+test('keys, values and headers arrive as they were, and null is not empty', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  const long = 'ä'.repeat(100_000)
+  const large = Buffer.alloc(200_000, 7)
+  const shared = new Uint8Array(new SharedArrayBuffer(40_000)).fill(3)
+  const rows = [
+    [null, null], ['', ''], ['k', undefined], [Buffer.from([0, 255]), new Uint8Array([1, 2])],
+    ['ü😀', long], [large.subarray(0, 40_000), large], [long, shared],
+    ['a'.repeat(31), 'a'.repeat(32)], ['a'.repeat(30) + 'é', 'z']
+  ]
+  for (const [key, value] of rows) await producer.send(topic, value, { key })
+  const records = await readRecords(place.consumer(t, topic), rows.length)
+  const bytes = (part) => part === null || part === undefined ? null : Buffer.from(part)
+  rows.forEach(([key, value], at) => {
+    assert.deepEqual(records[at].key, bytes(key), `key ${at}`)
+    assert.deepEqual(records[at].value, bytes(value), `value ${at}`)
+    assert.equal(records[at].headers.size, 0)
+  })
+})
+
+test('headers keep their order and repeats, and are sent on unchanged', async (t) => {
+  const [topic, onward] = [await place.topic(), await place.topic()]
+  const producer = place.producer(t)
+  const entries = [['a', '1'], ['b', '2'], ['a', Buffer.from([0xff, 0])], ['a', null], ['', '']]
+  await producer.send(topic, 'v', { headers: entries })
+  await producer.send(topic, 'v', { headers: { trace: 'x', none: null, empty: '' } })
+  await producer.send(topic, 'v', { headers: new Map([['m', 'n']]) })
+  const many = Array.from({ length: 1000 }, (_, at) => [`name-${at}`, 'x'.repeat(at)])
+  await producer.send(topic, 'v', { headers: many })
+  const [first, second, third, fourth] = await readRecords(place.consumer(t, topic), 4)
+  const bytes = (list) => list.map(([name, value]) => [name, value === null ? null : Buffer.from(value)])
+  assert.deepEqual([...first.headers], bytes(entries))
+  assert.equal(first.headers.size, 5)
+  assert.equal(first.headers.get('a'), null, 'the last one wins')
+  assert.deepEqual(first.headers.getAll('a'), [Buffer.from('1'), Buffer.from([0xff, 0]), null])
+  assert.equal(first.headers.get('c'), undefined)
+  assert.equal(first.headers.has('b'), true)
+  assert.equal(JSON.parse(JSON.stringify(first)).headers.length, 5)
+  assert.equal(String(second.headers.get('trace')), 'x')
+  assert.equal(second.headers.get('none'), null)
+  assert.deepEqual(second.headers.get('empty'), Buffer.alloc(0))
+  assert.equal(String(third.headers.get('m')), 'n')
+  assert.deepEqual([...fourth.headers], bytes(many))
+  await producer.send(onward, first.value, { headers: first.headers })
+  const [again] = await readRecords(place.consumer(t, onward), 1)
+  assert.deepEqual([...again.headers], bytes(entries))
+})
+
+test('a time of zero is 1970, one that is not set is now, and bad ones are refused', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  const date = new Date('2013-01-01T05:15:00Z')
+  const good = [0, 0n, 1, date, date.getTime()]
+  for (const timestamp of good) await producer.send(topic, 'v', { timestamp })
+  for (const timestamp of [undefined, null]) await producer.send(topic, 'v', { timestamp })
+  const bad = ['0', -1, -1n, NaN, Infinity, 1.5, 2 ** 53 + 2, new Date(NaN), {}, true, 1n << 63n]
+  for (const timestamp of bad) {
+    await assert.rejects(producer.send(topic, 'v', { timestamp }), TypeError, String(timestamp))
+  }
+  const records = await readRecords(place.consumer(t, topic), good.length + 2)
+  const times = records.map((record) => record.timestamp)
+  assert.deepEqual(times.slice(0, 5), [0, 0, 1, date.getTime(), date.getTime()])
+  for (const time of times.slice(5)) assert.ok(Math.abs(time - Date.now()) < 60_000)
+  assert.equal(records[0].exactTimestamp, 0n)
+})
+
+test('no precision of a time is lost on the way', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  // The broker refuses times so far ahead: the number that it names is the one that it was sent.
+  const timestamp = 2n ** 53n + 1n
+  const refused = await producer.send(topic, 'v', { timestamp }).then(() => undefined, (error) => error)
+  assert.equal(refused?.code, 'InvalidTimestamp')
+  assert.match(refused.message, /9007199254740993/)
+})
+
+test('partition 0 is not the same as none, and bad ones are refused', async (t) => {
+  const topic = await place.topic(2)
+  const producer = place.producer(t)
+  for (let count = 0; count < 4; count++) {
+    assert.equal((await producer.send(topic, 'v', { partition: 0 })).partition, 0)
+  }
+  const free = await Promise.all(Array.from({ length: 4 }, () => producer.send(topic, 'v')))
+  assert.deepEqual(new Set(free.map(({ partition }) => partition)), new Set([0, 1]))
+  for (const partition of [-1, 1.5, '0', NaN, 2 ** 31, true]) {
+    await assert.rejects(producer.send(topic, 'v', { partition }), TypeError, String(partition))
+  }
+  await assert.rejects(producer.send(topic, 'v', { partition: 2 }), { code: 'InvalidPartition' })
+})
+
+test('what is no key, value or header is refused, and nothing is kept of it', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  for (const bad of [1, true, {}, [1], 1n, new ArrayBuffer(2), () => {}, Symbol('x')]) {
+    await assert.rejects(producer.send(topic, bad), TypeError)
+    await assert.rejects(producer.send(topic, 'v', { key: bad }), TypeError)
+    await assert.rejects(producer.send(topic, 'v', { headers: { a: bad } }), TypeError)
+    assert.throws(() => producer.push(topic, bad), TypeError)
+  }
+  await assert.rejects(producer.send(topic, 'v', { headers: [[1, 'a']] }), TypeError)
+  await assert.rejects(producer.send(topic, 'v', { headers: 'a' }), TypeError)
+  await assert.rejects(producer.send(5, 'v'), TypeError)
+  const half = '\ud800'
+  await assert.rejects(producer.send(topic, half), /surrogate/)
+  await assert.rejects(producer.send(topic, half + 'x'.repeat(100_000)), /surrogate/)
+  await assert.rejects(producer.send(topic, 'v', { headers: { [half]: 'a' } }), /surrogate/)
+  assert.equal((await producer.send(topic, 'last')).offset, 0n)
+})
+
+test('pushed records are delivered, in order', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  for (let number = 0; number < 1000; number++) {
+    assert.equal(producer.push(topic, `v${number}`, { key: 'k' }), true)
+  }
+  await producer.flush()
+  const values = await readValues(place.consumer(t, topic), 1000)
+  assert.deepEqual(values, Array.from({ length: 1000 }, (_, number) => `v${number}`))
+})
+
+test('without room a push is refused, drain waits for room, and sends wait their turn', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t, { bufferMemory: 256 * 1024, linger: 50 })
+  const value = Buffer.alloc(10_000, 1)
+  let pushed = 0
+  while (producer.push(topic, value)) pushed++
+  assert.ok(pushed > 5, `${pushed} pushed`)
+  const sent = Array.from({ length: 200 }, (_, at) => producer.send(topic, Buffer.alloc(10_000, at)))
+  assert.equal(producer.push(topic, value), false, 'it would overtake those who wait')
+  const deliveries = await Promise.all(sent)
+  deliveries.forEach(({ offset }, at) => assert.equal(offset, BigInt(pushed + at)))
+  while (producer.push(topic, value)) pushed++
+  await producer.drain()
+  assert.equal(producer.push(topic, value), true)
+})
+
+test('a flush waits for records that wait for room', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t, { bufferMemory: 128 * 1024 })
+  let delivered = 0
+  const count = () => { delivered++ }
+  for (let at = 0; at < 100; at++) producer.send(topic, Buffer.alloc(10_000)).then(count)
+  await producer.flush()
+  assert.equal((await producer.send(topic, 'last')).offset, 100n)
+  assert.equal(delivered, 100)
+})
+
+test('who waits for room too long is told so', async (t) => {
+  const producer = new Producer({
+    bootstrapServers: '127.0.0.1:1', bufferMemory: 64 * 1024, maxBlock: 300, deliveryTimeout: 60_000
+  })
+  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+  while (producer.push('nowhere', Buffer.alloc(10_000)));
+  const sent = Array.from({ length: 3 }, () => producer.send('nowhere', Buffer.alloc(10_000)))
+  for (const { status, reason } of await Promise.allSettled(sent)) {
+    assert.equal(status, 'rejected')
+    assert.equal(reason.code, 'BufferFull')
+    assert.ok(reason instanceof RetriableError)
+    assert.equal(reason.maybeStored, false)
+  }
+})
+
+test('sendMany reports on each record', async (t) => {
+  const topic = await place.topic(2)
+  const producer = place.producer(t)
+  const rows = [
+    'text', Buffer.from('bytes'), ['key', 'value'], { key: 'k', value: 'named', headers: { h: '1' } },
+    { value: 'there', partition: 1, timestamp: 5 }, null, { key: 'tombstone', value: null }
+  ]
+  const report = await producer.sendMany(topic, rows)
+  assert.equal(report.length, rows.length)
+  assert.equal(report.ok, true)
+  assert.equal(report.errors.size, 0)
+  assert.ok(report.offsets instanceof BigInt64Array)
+  assert.equal(report.partitions[4], 1)
+  assert.equal(report.timestamps[4], 5n)
+  assert.deepEqual(report.get(4).toJSON(), { topic, partition: 1, offset: String(report.offsets[4]), timestamp: 5 })
+  const records = await readRecords(place.consumer(t, topic), rows.length)
+  const found = records.find((record) => String(record.key) === 'k')
+  assert.equal(String(found.headers.get('h')), '1')
+  assert.equal(records.filter((record) => record.value === null).length, 2)
+  JSON.stringify(report)
+})
+
+test('sendMany is not all or nothing', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t, { maxRequestSize: 10_000 })
+  const rows = ['a', Buffer.alloc(20_000), 'b', { value: 'c', partition: 7 }, 5, 'd']
+  const report = await producer.sendMany(topic, rows)
+  assert.equal(report.ok, false)
+  assert.deepEqual([...report.errors.keys()].sort(), [1, 3, 4])
+  assert.equal(report.errors.get(1).code, 'RecordTooLarge')
+  assert.equal(report.errors.get(3).code, 'InvalidPartition')
+  assert.ok(report.errors.get(4) instanceof TypeError)
+  assert.deepEqual([...report.offsets], [0n, -1n, 1n, -1n, -1n, 2n])
+  assert.throws(() => report.get(1), { code: 'RecordTooLarge' })
+  assert.deepEqual(await readValues(place.consumer(t, topic), 3), ['a', 'b', 'd'])
+})
+
+test('sendMany goes on when there is room, in order with what is sent after it', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t, { bufferMemory: 128 * 1024 })
+  const rows = Array.from({ length: 500 }, (_, at) => Buffer.alloc(5000, at % 251))
+  const [report, after] = await Promise.all([producer.sendMany(topic, rows), producer.send(topic, 'after')])
+  assert.equal(report.ok, true)
+  assert.deepEqual([...report.offsets], rows.map((_, at) => BigInt(at)))
+  assert.equal(after.offset, 500n)
+})
+
+test('sendMany takes what can be iterated, and nothing else', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  assert.equal((await producer.sendMany(topic, [])).length, 0)
+  assert.equal((await producer.sendMany(topic, new Set(['a', 'b']))).length, 2)
+  for (const bad of ['abc', 5, null, {}, Buffer.from('x')]) {
+    await assert.rejects(producer.sendMany(topic, bad), TypeError)
+  }
+})
+
+test('failed pushes come as error events, and otherwise make close reject', async (t) => {
+  const options = { bootstrapServers: '127.0.0.1:1', deliveryTimeout: 300, requestTimeout: 200, maxBlock: 300, linger: 0 }
+  const heard = new Producer(options)
+  // A record that nobody waits for keeps no process alive.
+  const alive = setInterval(() => {}, 1000)
+  const event = once(heard, 'error').catch((error) => [error])
+  heard.push('nowhere', 'x')
+  const [error] = await event
+  clearInterval(alive)
+  assert.ok(error instanceof OttlaError)
+  assert.equal(error.retriable, true)
+  await heard.close()
+
+  const unheard = new Producer(options)
+  unheard.push('nowhere', 'x')
+  await assert.rejects(unheard.close(), OttlaError)
+  await assert.rejects(unheard.close(), OttlaError, 'a second close gives the same')
+})
+
+test('a listener that was removed leaves failures to close', async () => {
+  const producer = new Producer({
+    bootstrapServers: '127.0.0.1:1', deliveryTimeout: 300, requestTimeout: 200, maxBlock: 300, linger: 0
+  })
+  const listener = () => assert.fail('it was removed')
+  producer.on('error', listener)
+  producer.off('error', listener)
+  producer.push('nowhere', 'x')
+  await assert.rejects(producer.close(), OttlaError)
+})
+
+test('an aborted wait rejects with the reason of its signal', async (t) => {
+  const producer = new Producer({ bootstrapServers: '127.0.0.1:1', deliveryTimeout: 60_000 })
+  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+  const abort = new AbortController()
+  const { signal } = abort
+  const waits = [
+    producer.send('nowhere', 'x', { signal }),
+    producer.sendMany('nowhere', ['x'], { signal }),
+    producer.flush({ signal })
+  ]
+  const reason = new Error('enough')
+  abort.abort(reason)
+  for (const { reason: why } of await Promise.allSettled(waits)) assert.equal(why, reason)
+  await assert.rejects(producer.send('nowhere', 'x', { signal }), reason)
+  await assert.rejects(producer.drain({ signal }), reason)
+  await assert.rejects(producer.flush({ signal: 5 }), TypeError)
+})
+
+test('a flush that takes too long says so', async (t) => {
+  const producer = new Producer({ bootstrapServers: '127.0.0.1:1', deliveryTimeout: 60_000 })
+  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+  producer.push('nowhere', 'x')
+  await assert.rejects(producer.flush({ timeout: 100 }), { code: 'Timeout', retriable: true })
+})
+
+test('after close every call says so, and a second close does nothing', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  producer.push(topic, 'v')
+  await producer.close()
+  await producer.close()
+  await assert.rejects(producer.send(topic, 'v'), { code: 'Closed' })
+  await assert.rejects(producer.sendMany(topic, ['v']), { code: 'Closed' })
+  assert.throws(() => producer.push(topic, 'v'), (error) => error instanceof UsageError && error.code === 'Closed')
+  await assert.rejects(producer.drain(), { code: 'Closed' })
+  assert.equal(typeof producer[Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')], 'function')
+})
+
+test('a close settles what was sent before it', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t, { bufferMemory: 128 * 1024 })
+  const sent = Array.from({ length: 100 }, () => producer.send(topic, Buffer.alloc(10_000)))
+  await producer.close()
+  assert.equal((await Promise.all(sent)).length, 100)
+})
+
+test('what a close gives up is told to those who wait', async () => {
+  const producer = new Producer({ bootstrapServers: '127.0.0.1:1', deliveryTimeout: 60_000 })
+  const sent = producer.send('nowhere', 'x')
+  const closed = producer.close({ timeout: 100 })
+  const [{ reason }] = await Promise.allSettled([sent, closed])
+  assert.ok(reason instanceof OttlaError)
+  assert.equal(reason.maybeStored, false)
+})
