@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import { once } from 'node:events'
 import { Consumer, Producer } from 'ottla'
 
-const WAIT = 200 // ms a member waits for records before it looks whether it was asked to leave
+const WATCH = 50 // ms between two looks at the partitions a member owns
 const STRIDE = 5000 // records between two lines of progress
 
 async function produce(bootstrapServers, topic) {
@@ -34,8 +34,8 @@ function split(row) {
 }
 
 async function consume(bootstrapServers, topic, group) {
-  let leave = false
-  process.stdin.resume().once('end', () => (leave = true))
+  const leave = new AbortController()
+  process.stdin.resume().once('end', () => leave.abort())
   const consumer = new Consumer({
     bootstrapServers,
     group,
@@ -43,24 +43,22 @@ async function consume(bootstrapServers, topic, group) {
     start: 'earliest',
     autoCommit: false,
   })
+  let assigned = 0
+  const watch = setInterval(() => {
+    const now = consumer.assignment().length
+    if (now !== assigned) say('assigned', (assigned = now))
+  }, WATCH)
   const counts = new Map()
   let records = 0
   let bytes = 0
-  let assigned = 0
   let first
   let last
-  while (!leave) {
-    const batch = await consumer.pollBatch({ timeout: WAIT })
-    const now = consumer.assignment().length
-    if (now !== assigned) {
-      assigned = now
-      say('assigned', assigned)
-    }
-    if (batch === null) continue
+  const batches = consumer.batches({ signal: leave.signal })
+  for await (const batch of untilAborted(batches, leave.signal)) {
     first ??= performance.now()
     let rows = ''
     for (const record of batch) {
-      const line = record.headers[0][1].toString()
+      const line = record.headers.get('line').toString()
       const key = record.key?.toString() ?? ''
       const value = record.value.toString()
       rows += `record\t${record.partition}\t${record.offset}\t${line}\t${key}\t${value}\n`
@@ -72,11 +70,20 @@ async function consume(bootstrapServers, topic, group) {
     await batch.commit()
     last = performance.now()
   }
+  clearInterval(watch)
   await consumer.close()
   let rows = ''
   for (const [key, count] of counts) rows += `count\t${key}\t${count}\n`
   await write(rows)
   say('left', records, bytes, first === undefined ? 0 : Math.round(last - first))
+}
+
+async function* untilAborted(batches, signal) {
+  try {
+    yield* batches
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
 }
 
 async function write(text) {

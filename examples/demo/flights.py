@@ -10,6 +10,7 @@ import ottla
 LIMIT = 30.0
 WAIT = 0.2  # how long a member waits for records before it looks whether it was asked to leave
 CHUNK = 500  # records that cross into the core at once
+STRIDE = 10 * CHUNK  # records between two lines of progress
 
 
 def produce(address: str, topic: str) -> None:
@@ -23,11 +24,12 @@ def produce(address: str, topic: str) -> None:
                 line, key, value = row.rstrip(b"\n").split(b"\t", 2)
                 batch.append(ottla.Record(value, key=key or None, headers=[("line", line)]))
                 size += len(key) + len(value)
-            report = producer.send_many(topic, batch)
-            if not report.ok:
-                raise next(error for error in report.errors if error)
+            # Fire and forget: what fails is raised by the flush.
+            producer.send_many(topic, batch)
             records += len(batch)
-            say("sent", records, size)
+            if records % STRIDE == 0:
+                say("sent", records, size)
+        producer.flush(timeout=LIMIT)
     millis = int((time.monotonic() - begun) * 1000) if begun else 0
     say("done", records, size, millis)
 
@@ -75,7 +77,7 @@ def consume(address: str, topic: str, group: str) -> None:
             records += len(rows)
             sys.stdout.write("".join(rows))
             sys.stdout.flush()
-            consumer.commit(batch)
+            consumer.commit(batch, timeout=LIMIT)
             last = time.monotonic()
     for key, count in counts.items():
         sys.stdout.write(f"count\t{key}\t{count}\n")
