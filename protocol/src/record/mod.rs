@@ -3,7 +3,7 @@
 //! * Reading a set of batches in place: [`batches`], [`Batch`], [`BatchHeader`], [`stamp`].
 //! * Records of a batch: [`Batch::records`] while the bytes are borrowed, [`DecodedBatch`] to keep
 //!   them, [`IndexedBatch`] to take any record at once and without a further check.
-//! * Writing: [`NewRecord`] straight into a buffer, [`seal`] for the header, [`BatchBuilder`] where
+//! * Writing: [`NewRecord`] straight into a buffer, [`seal()`] for the header, [`BatchBuilder`] where
 //!   one contiguous batch is all that is wanted.
 //!
 //! Stored and received bytes are hostile: each length is bounded by what remains, nothing panics,
