@@ -32,9 +32,14 @@ impl Accumulator {
         self.take_id()
     }
 
+    /// Whether there are staged records.
+    pub(crate) fn has_staged(&self) -> bool {
+        self.staged_topics.load(Ordering::Relaxed) > 0
+    }
+
     /// The topics with staged records, with the first one's time and the batch's number.
     pub(crate) fn staged(&self) -> Vec<(Arc<str>, Instant, u64)> {
-        if self.staged_topics.load(Ordering::Relaxed) == 0 {
+        if !self.has_staged() {
             return Vec::new();
         }
         let staging = lock(&self.staging);

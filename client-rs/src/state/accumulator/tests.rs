@@ -1,1 +1,195 @@
-//! Tests.
+//! What senders see of the face, before and after a topic is known.
+
+#![allow(clippy::disallowed_methods, reason = "tests start their virtual time somewhere")]
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ottla_protocol::record::{BatchHeader, BatchSeal, HEADER_LEN, RecordIter, crc, seal};
+
+use super::*;
+use crate::config::Options;
+use crate::producer::partitioner::Cursor;
+
+fn face(options: &str) -> Arc<Accumulator> {
+    let options = Options::parse(&format!("bootstrap.servers=a:1;{options}")).unwrap();
+    Accumulator::new(&ProducerConfig::new(&options).unwrap(), Arc::default())
+}
+
+fn topic(name: &str, partitions: i32) -> Arc<TopicFace> {
+    let name: Arc<str> = name.into();
+    let slots =
+        (0..partitions).map(|number| Slot::new(usize::try_from(number).unwrap(), &name, number));
+    let slots = slots.collect();
+    Arc::new(TopicFace { name, slots, led: Vec::new(), cursor: Arc::new(Cursor::new(0)) })
+}
+
+fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, u32), AppendError> {
+    let moment = Moment { now_ms: 1000, clock: Instant::now };
+    let keep = &mut |batch: &Arc<Completion>, index| (Arc::clone(batch), index);
+    face.append(record, moment, (None, Manners::Queue), keep)
+}
+
+fn refused(face: &Accumulator, record: &Record<'_>) -> ErrorKind {
+    match send(face, record) {
+        Err(AppendError::Failed(error)) => {
+            assert_eq!(error.outcome(), Some(Outcome::NotSent));
+            error.kind()
+        }
+        other => panic!("{other:?} instead of a refusal"),
+    }
+}
+
+/// Values of the records in a partition's batches, in order.
+fn values(topic: &TopicFace, partition: usize) -> Vec<String> {
+    let mut taken = VecDeque::new();
+    topic.slots[partition].take_all(&mut taken);
+    let mut values = Vec::new();
+    for batch in taken {
+        let body: Bytes = batch.slices().collect::<Vec<_>>().concat().into();
+        let mut header = [0; HEADER_LEN];
+        seal(&mut header, &BatchSeal::default(), &batch.span, body.len(), crc::of(&body)).unwrap();
+        let header = BatchHeader::parse(&header).unwrap();
+        for record in RecordIter::new(&header, &body) {
+            values.push(String::from_utf8(record.unwrap().value.unwrap().to_vec()).unwrap());
+        }
+    }
+    values
+}
+
+#[test]
+fn records_of_a_topic_not_known_yet_keep_their_order_with_later_ones() {
+    let face = face("partitioner=round_robin");
+    let mut tokens = Vec::new();
+    for number in 0..100 {
+        let value = number.to_string();
+        tokens.push(send(&face, &Record::to("t").partition(number % 2).value(&value)).unwrap());
+    }
+    assert_eq!(face.staged().len(), 1);
+    let topic = topic("t", 2);
+    face.publish(Arc::clone(&topic));
+    assert!(face.staged().is_empty());
+    for number in 100..110 {
+        let value = number.to_string();
+        send(&face, &Record::to("t").partition(number % 2).value(&value)).unwrap();
+    }
+    for partition in 0..2_usize {
+        let odd: Vec<String> =
+            (0..110_usize).filter(|n| n % 2 == partition).map(|n| n.to_string()).collect();
+        assert_eq!(values(&topic, partition), odd);
+    }
+    let unresolved = tokens.iter().all(|(batch, index)| batch.result(*index).is_none());
+    assert!(unresolved, "tokens go on to the real batches");
+}
+
+#[test]
+fn a_staged_record_for_a_partition_that_is_not_there_fails_alone() {
+    let face = face("");
+    let good = send(&face, &Record::to("t").partition(1).value("a")).unwrap();
+    let bad = send(&face, &Record::to("t").partition(2).value("b")).unwrap();
+    face.publish(topic("t", 2));
+    assert!(good.0.result(good.1).is_none());
+    let error = bad.0.result(bad.1).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidPartition);
+    assert_eq!(face.take_unreported(None).count, 1);
+}
+
+#[test]
+fn explicit_partitions_are_checked_against_the_topic() {
+    let face = face("");
+    face.publish(topic("t", 3));
+    assert!(send(&face, &Record::to("t").partition(2)).is_ok());
+    assert_eq!(refused(&face, &Record::to("t").partition(3)), ErrorKind::InvalidPartition);
+    assert_eq!(refused(&face, &Record::to("t").partition(-1)), ErrorKind::InvalidPartition);
+}
+
+#[test]
+fn names_that_no_topic_can_have_are_refused_at_once() {
+    let face = face("");
+    let long = "x".repeat(250);
+    for name in ["", ".", "..", "a/b", "ä", "a b", "a\n", long.as_str()] {
+        assert_eq!(refused(&face, &Record::to(name)), ErrorKind::InvalidTopic, "{name:?}");
+    }
+    assert!(send(&face, &Record::to(&long[..249])).is_ok());
+    assert!(send(&face, &Record::to("a.b_c-D9")).is_ok());
+}
+
+#[test]
+fn a_record_of_the_largest_size_goes_and_one_byte_more_does_not() {
+    let face = face("max.request.size=5000");
+    face.publish(topic("t", 1));
+    let value = [1; 6000];
+    let fits = |len: usize| {
+        let record = Record::to("t").key("key").value(&value[..len]);
+        record_len_max(&record).unwrap() + HEADER_LEN <= 5000
+    };
+    let largest = (4800..5000).take_while(|&len| fits(len)).last().unwrap();
+    assert!(send(&face, &Record::to("t").key("key").value(&value[..largest])).is_ok());
+    let larger = Record::to("t").key("key").value(&value[..=largest]);
+    assert_eq!(refused(&face, &larger), ErrorKind::RecordTooLarge);
+}
+
+#[test]
+fn without_memory_a_record_waits_and_leaves_no_trace() {
+    let face = face("buffer.memory=32768");
+    face.publish(topic("t", 3));
+    for partition in 0..2 {
+        send(&face, &Record::to("t").partition(partition).value("a")).unwrap();
+    }
+    let refused = send(&face, &Record::to("t").partition(2).value("a"));
+    assert!(matches!(refused, Err(AppendError::Memory(16_384))), "{refused:?}");
+    send(&face, &Record::to("t").partition(1).value("b")).expect("there is room in its chunk");
+    let mut ready = Vec::new();
+    face.take_ready(&mut ready);
+    assert_eq!(ready.len(), 2);
+    let mut taken = VecDeque::new();
+    ready[0].take_all(&mut taken);
+    taken.clear();
+    send(&face, &Record::to("t").partition(2).value("a")).expect("memory was given back");
+}
+
+#[test]
+fn a_sender_stands_behind_those_who_wait_for_memory() {
+    let face = face("buffer.memory=49152");
+    face.publish(topic("t", 3));
+    send(&face, &Record::to("t").partition(0).value("a")).unwrap();
+    let place = face.memory.queue(49_152, None);
+    let behind = send(&face, &Record::to("t").partition(1).value("a"));
+    assert!(matches!(behind, Err(AppendError::Memory(_))), "{behind:?}");
+    drop(place);
+    send(&face, &Record::to("t").partition(1).value("a")).unwrap();
+}
+
+#[test]
+fn the_machine_hears_of_begun_and_of_full_batches_and_of_nothing_else() {
+    let face = face("batch.size=1000");
+    let topic = topic("t", 1);
+    face.publish(Arc::clone(&topic));
+    let value = [0; 100];
+    let record = Record::to("t").value(&value);
+    let mut ready = Vec::new();
+    for _ in 0..5 {
+        send(&face, &record).unwrap();
+    }
+    face.take_ready(&mut ready);
+    assert_eq!(ready.len(), 1, "begun");
+    let mut taken = VecDeque::new();
+    assert!(topic.slots[0].take_full(&mut taken).is_some());
+    for _ in 0..5 {
+        send(&face, &record).unwrap();
+    }
+    ready.clear();
+    face.take_ready(&mut ready);
+    assert_eq!(ready.len(), 1, "full");
+    topic.slots[0].take_full(&mut taken);
+    assert_eq!(taken.len(), 1);
+}
+
+#[test]
+fn a_closed_face_refuses_for_the_reason_it_was_closed_for() {
+    let face = face("");
+    face.publish(topic("t", 1));
+    face.refuse(Some(&Error::new(ErrorKind::ProducerFenced, "another one took over")));
+    face.refuse(Some(&Error::closed()));
+    assert_eq!(refused(&face, &Record::to("t")), ErrorKind::ProducerFenced);
+}

@@ -9,8 +9,6 @@ mod topics;
 mod verdict;
 
 #[cfg(test)]
-mod queue_tests;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -513,7 +511,7 @@ impl Machine for Sender {
         self.learn(cx);
         self.take_commands(cx);
         self.expire_and_settle(cx);
-        if !self.outstanding.is_empty() || !self.active.is_empty() || !self.topics.is_empty() {
+        if self.face.has_staged() || !self.topics.is_empty() {
             self.ask_identity(cx);
         }
         self.produce(cx);

@@ -14,6 +14,9 @@ use super::verdict::Verdict;
 use crate::error::{Error, ErrorKind, Outcome};
 use crate::state::completion::{Completion, Forward, Outcome as Ending};
 
+#[cfg(test)]
+mod tests;
+
 /// Whom the batches are numbered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbering {
@@ -119,7 +122,12 @@ impl Queue {
 
     /// Whether a new batch could go out now.
     pub(crate) fn takes_new(&self) -> bool {
-        let open = |batch: &Batch| matches!(batch.state, State::Sent | State::Stored { .. });
+        // Behind one that is sent again they wait for its answer.
+        let open = |batch: &Batch| match batch.state {
+            State::Sent => batch.attempts == 1,
+            State::Stored { .. } => true,
+            State::Waiting | State::Expired | State::Failed(_) | State::Forgotten => false,
+        };
         self.repair == Repair::None
             && self.sent.len() < self.limits.in_flight_max
             && self.sent.iter().all(open)
@@ -281,7 +289,8 @@ impl Queue {
         let (sequence, ambiguous) = (batch.sequence, batch.ambiguous);
         batch.state = State::Waiting;
         batch.last_error = Some(error.clone());
-        batch.state = State::Failed(error.with_outcome(batch.outcome()));
+        let outcome = error.outcome().unwrap_or_else(|| batch.outcome());
+        batch.state = State::Failed(error.with_outcome(outcome));
         self.note_gap(sequence, ambiguous);
     }
 
