@@ -55,13 +55,15 @@ impl<T> Held<T> {
 
     /// The handle; `ForkedError` in a child of the process that made it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
-        match &self.inner {
-            Some(inner) if self.process == process() => Ok(inner),
-            _ => {
-                let text = "this was made before the fork; make a new one in the child";
-                Err(error::new(py, ErrorKind::Forked, text))
-            }
-        }
+        self.if_ours().ok_or_else(|| {
+            let text = "this was made before the fork; make a new one in the child";
+            error::new(py, ErrorKind::Forked, text)
+        })
+    }
+
+    /// The handle, in the process that made it.
+    pub(crate) fn if_ours(&self) -> Option<&T> {
+        self.inner.as_ref().filter(|_| self.process == process())
     }
 }
 
@@ -73,6 +75,9 @@ impl<T> Drop for Held<T> {
     }
 }
 
+/// The longest time-out.
+pub(crate) const LONGEST: Duration = Duration::from_hours(365 * 24);
+
 /// A time-out in seconds, as Python gives it; `None` is no limit.
 pub(crate) fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
     let Some(timeout) = timeout else { return Ok(None) };
@@ -80,6 +85,6 @@ pub(crate) fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<D
         let text = format!("a timeout is a number of seconds from 0 on, not {timeout}");
         return Err(error::new(py, ErrorKind::InvalidArgument, text));
     }
-    // Too large for a `Duration` is as good as no limit.
-    Ok(Duration::try_from_secs_f64(timeout).ok())
+    // Longer than a year is as good as no limit, and no sum of times wraps.
+    Ok(Some(Duration::try_from_secs_f64(timeout).unwrap_or(LONGEST).min(LONGEST)))
 }

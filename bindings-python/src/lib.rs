@@ -1,1 +1,46 @@
-//! Ottla for Python.
+//! Ottla for Python: the native half of the package `ottla`.
+//!
+//! Its classes are the ones that Python's users see, or the bases of those; what needs no speed
+//! (context managers, asyncio's face) stands in Python, beside it.
+
+mod aio;
+mod batch;
+mod boundary;
+mod broker;
+mod config;
+mod consumer;
+mod error;
+mod producer;
+mod record;
+mod report;
+mod signal;
+mod wait;
+
+use pyo3::prelude::*;
+
+#[pymodule(name = "_ottla", gil_used = false)]
+mod native {
+    #[pymodule_export]
+    use crate::aio::{Completed, Pending, Signal};
+    #[pymodule_export]
+    use crate::batch::{Batch, BatchIterator};
+    #[pymodule_export]
+    use crate::boundary::forked;
+    #[pymodule_export]
+    use crate::broker::Broker;
+    #[pymodule_export]
+    use crate::consumer::Consumer;
+    #[pymodule_export]
+    use crate::producer::{Producer, Sent};
+    #[pymodule_export]
+    use crate::record::{Delivery, Record, restore_record};
+    #[pymodule_export]
+    use crate::report::Report;
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

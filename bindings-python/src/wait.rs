@@ -130,9 +130,43 @@ where
     if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
         return Ok(Some(output));
     }
+    sleep_on(py, future, &sleeper, &waker, timeout)
+}
+
+/// The same for a future that works when it is polled: the interpreter is released from the start.
+pub(crate) fn block_on_detached<F>(
+    py: Python<'_>,
+    future: F,
+    timeout: Option<Duration>,
+) -> PyResult<Option<F::Output>>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    let mut future = pin!(future);
+    let sleeper = Sleeper::current(py)?;
+    let waker = Waker::from(sleeper.clone());
+    let polled = py.detach(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+    if let Poll::Ready(output) = polled {
+        return Ok(Some(output));
+    }
+    sleep_on(py, future, &sleeper, &waker, timeout)
+}
+
+fn sleep_on<F>(
+    py: Python<'_>,
+    mut future: Pin<&mut F>,
+    sleeper: &Sleeper,
+    waker: &Waker,
+    timeout: Option<Duration>,
+) -> PyResult<Option<F::Output>>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
     let until = timeout.and_then(|timeout| now().checked_add(timeout));
     loop {
-        let output = py.detach(|| step(future.as_mut(), &waker, &sleeper, until));
+        let output = py.detach(|| step(future.as_mut(), waker, sleeper, until));
         if output.is_some() {
             return Ok(output);
         }

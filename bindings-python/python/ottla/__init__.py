@@ -1,0 +1,32 @@
+"""A client for the Apache Kafka protocol, with a broker to embed.
+
+>>> import ottla
+>>> with ottla.Broker() as broker, ottla.Producer(broker.address) as producer:
+...     at = producer.send("orders", b"v", key=b"k").result(timeout=10)
+
+``Producer`` and ``Consumer`` are for threads, ``AsyncProducer`` and ``AsyncConsumer`` for asyncio;
+both are faces of one client. Errors are subclasses of ``ottla.Error``. Log lines go to the logger
+``ottla``.
+"""
+
+from ._aio import AsyncConsumer, AsyncProducer
+from ._errors import *  # noqa: F403
+from ._errors import __all__ as _error_names
+from ._ottla import Batch, Delivery, Record, Report, Sent, __version__
+from ._sync import Broker, Consumer, Producer, TopicPartition
+
+__all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Batch",
+    "Broker",
+    "Consumer",
+    "Delivery",
+    "Producer",
+    "Record",
+    "Report",
+    "Sent",
+    "TopicPartition",
+    "__version__",
+    *_error_names,
+]

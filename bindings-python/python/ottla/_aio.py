@@ -1,0 +1,501 @@
+"""asyncio's face of the clients: the event loop watches one descriptor a client.
+
+No thread of the client's ever runs Python. It marks what has ended and makes the descriptor
+readable, once for all that waits there; the loop settles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections import deque
+from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar, Unpack
+
+from . import _ottla, _process
+from ._errors import BufferFullError, ClosedError, Error, InvalidStateError, TimeoutError
+from ._options import ConsumerOptions, ProducerOptions
+from ._ottla import Batch, Delivery, Pending, Record, Report, Sent
+from ._sync import Consumer, Producer, TopicPartition
+from ._types import Bytes, Committable, Headers, Sendable
+
+SENDS_WAITING_MAX = 10_000
+"""Sends of one AsyncProducer that wait for room at most; one more raises BufferFullError."""
+
+_T = TypeVar("_T")
+
+
+class _Reactor:
+    """What one client has open in the event loop that it is bound to."""
+
+    def __init__(self) -> None:
+        self.signal = _ottla.Signal()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: dict[int, asyncio.Future[None]] = {}
+        self._records: dict[int, list[tuple[int, asyncio.Future[Delivery]]]] = {}
+
+    def bind(self) -> asyncio.AbstractEventLoop:
+        """Give the running loop, which is the client's from the first call on."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise InvalidStateError("the client belongs to another event loop")
+            loop.add_reader(self.signal.fileno(), self._ready)
+            self._loop = loop
+        return loop
+
+    def unbind(self) -> None:
+        """Leave the loop; only a closed client does."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self.signal.fileno())
+
+    async def run(self, pending: Pending[_T], timeout: float | None = None, what: str = "") -> _T:
+        """Wait for a call of the core. Cancelling gives it up; nothing that it had is lost."""
+        # Polled by its own task alone, so that a result never sits in a cancelled task.
+        if (done := pending.poll()) is not None:
+            return done[0]
+        loop = self.bind()
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    woken = self._calls[pending.number] = loop.create_future()
+                    if (done := pending.poll()) is not None:
+                        return done[0]
+                    await woken
+        except builtins.TimeoutError as over:
+            if isinstance(over, Error):
+                raise
+            raise TimeoutError(f"{what} did not end within {timeout} s") from None
+        finally:
+            self._calls.pop(pending.number, None)
+
+    def deliver(self, sent: Sent) -> asyncio.Future[Delivery]:
+        """Ask for a record's result."""
+        future: asyncio.Future[Delivery] = self.bind().create_future()
+        batch, index = sent._notify(self.signal)
+        self._records.setdefault(batch, []).append((index, future))
+        return future
+
+    def _ready(self) -> None:
+        """Settle what has ended; called by the loop."""
+        batches, calls = self.signal.drain()
+        for batch in batches:
+            open_ = []
+            for index, future in self._records.pop(batch.batch, ()):
+                if future.done():
+                    continue
+                result = batch.result(index)
+                if result is None:
+                    # Records of a topic that was not known yet end in different batches.
+                    open_.append((index, future))
+                elif isinstance(result, Delivery):
+                    future.set_result(result)
+                else:
+                    future.set_exception(result)
+            if open_:
+                self._records.setdefault(batch.batch, []).extend(open_)
+        for number in calls:
+            woken = self._calls.get(number)
+            if woken is not None and not woken.done():
+                woken.set_result(None)
+
+
+class _Closes(Protocol):
+    async def close(self, timeout: float | None = None) -> None: ...
+
+
+async def _close_after(client: _Closes, raised: BaseException | None) -> None:
+    try:
+        await client.close()
+    except Error as failure:
+        if raised is None:
+            raise
+        raised.add_note(f"and closing the client: {failure}")
+
+
+class Sending:
+    """A record on its way: ``await`` gives its Delivery, or raises what it failed with.
+
+    Dropped, the record is sent all the same; close() and flush() then tell of a failure.
+    """
+
+    __slots__ = ("_awaited", "_reactor", "_sent")
+
+    def __init__(self, reactor: _Reactor, sent: Sent | asyncio.Future[Sent]) -> None:
+        self._awaited = False
+        self._reactor = reactor
+        self._sent = sent
+
+    def __await__(self) -> Generator[Any, Any, Delivery]:
+        self._awaited = True
+        sent = self._sent
+        if isinstance(sent, asyncio.Future):
+            sent = self._sent = yield from sent.__await__()
+        delivery = sent._poll()
+        if delivery is None:
+            delivery = yield from self._reactor.deliver(sent).__await__()
+        return delivery
+
+
+class _Waiting:
+    """A record that waits for room."""
+
+    __slots__ = ("future", "room", "send", "sending")
+
+    def __init__(
+        self, sending: Sending, future: asyncio.Future[Sent], send: partial[Sent]
+    ) -> None:
+        self.sending = sending
+        self.future = future
+        self.send = send
+        self.room: Pending[None] | None = None
+
+
+class AsyncProducer:
+    """Sends records, within one event loop: that of the first call that waits.
+
+    AsyncProducer(bootstrap=None, /, **options): as Producer.
+
+    >>> async with AsyncProducer("localhost:9092") as p:
+    ...     at = await p.send("orders", b"v", key=b"k")  # one await: delivered
+    ...     p.send("orders", b"w")  # fire and forget
+
+    Leaving ``async with`` flushes and closes, and raises if records that nobody awaited have failed.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] | None = None,
+        /,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        self._native = Producer(bootstrap, **options)
+        self._reactor = _Reactor()
+        self._waiting: deque[_Waiting] = deque()
+        self._pump: asyncio.Task[None] | None = None
+        self._unreported: BaseException | None = None
+
+    def send(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        *,
+        key: Bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Sending:
+        """Send a record; ``await`` what this gives for its Delivery, or drop it.
+
+        The arguments are those of Producer.send. It never blocks: over buffer_memory the record
+        waits its turn, up to max_block_ms, behind those that waited before. BufferFullError if too
+        many wait already, or if no loop runs.
+        """
+        if not self._waiting:
+            try:
+                sent = self._native.try_send(
+                    topic,
+                    value,
+                    key=key,
+                    headers=headers,
+                    partition=partition,
+                    timestamp=timestamp,
+                )
+                return Sending(self._reactor, sent)
+            except BufferFullError:
+                pass
+        given = {"key": key, "headers": headers, "partition": partition, "timestamp": timestamp}
+        return self._queue(partial(self._native.try_send, topic, value, **given))  # type: ignore[arg-type]
+
+    def try_send(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        *,
+        key: Bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Sending:
+        """Send a record if there is room for it now, else raise BufferFullError. See drain()."""
+        if self._waiting:
+            raise BufferFullError("other records wait for room")
+        sent = self._native.try_send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        return Sending(self._reactor, sent)
+
+    async def send_many(self, topic: str, records: Iterable[Sendable]) -> Report:
+        """Send records in one crossing, and wait until each is delivered or has failed.
+
+        records: as in Producer.send_many. The report tells what became of each; none is raised.
+        """
+        await self._turn()
+        report = self._native._send_many(topic, records)
+        while (room := self._native._send_more(self._reactor.signal, report)) is not None:
+            await self._reactor.run(room)
+        await self._reactor.run(report._settle(self._reactor.signal))
+        return report
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record sent before is delivered or has failed.
+
+        timeout: seconds; None waits as long as delivery_timeout_ms lets it take. Raises if records
+        that nobody awaited have failed, and TimeoutError when the time is over.
+        """
+        await self._turn()
+        await self._reactor.run(self._native._flush(self._reactor.signal), timeout, "flush")
+        self._raise_unreported()
+
+    async def drain(self) -> None:
+        """Wait until there is room, so that try_send() can go on."""
+        await self._turn()
+        await self._reactor.run(self._native._room(self._reactor.signal))
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what is held, then end the producer.
+
+        timeout: seconds; None is the option delivery_timeout_ms. Raises what kept records that
+        nobody awaited from being delivered. A second call does nothing.
+        """
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        try:
+            async with asyncio.timeout(timeout):
+                await self._turn()
+        except builtins.TimeoutError:
+            pass  # the rest is refused, and told below
+        left = None if until is None else max(0.0, until - loop.time())
+        try:
+            await self._reactor.run(self._native._close(self._reactor.signal, left))
+            await self._turn()
+        finally:
+            _process.forget(self._native)
+            self._reactor.unbind()
+        self._raise_unreported()
+
+    def _queue(self, send: partial[Sent]) -> Sending:
+        """Put a record in the queue for room."""
+        if len(self._waiting) >= SENDS_WAITING_MAX:
+            raise BufferFullError(f"{SENDS_WAITING_MAX} records wait for room already")
+        try:
+            loop = self._reactor.bind()
+        except RuntimeError:
+            raise BufferFullError("there is no room now, and no event loop to wait in") from None
+        future: asyncio.Future[Sent] = loop.create_future()
+        waiting = _Waiting(Sending(self._reactor, future), future, send)
+        self._ask_for_room(waiting)
+        self._waiting.append(waiting)
+        if self._pump is None or self._pump.done():
+            self._pump = loop.create_task(self._send_waiting())
+        return waiting.sending
+
+    def _ask_for_room(self, waiting: _Waiting) -> None:
+        send = waiting.send
+        room = self._native._room(self._reactor.signal, *send.args, **send.keywords)
+        # Its place in the queue, and max_block_ms, count from this first look.
+        waiting.room = None if room.poll() is not None else room
+
+    async def _send_waiting(self) -> None:
+        """Send what waits for room, in order, as room comes."""
+        while self._waiting:
+            first = self._waiting[0]
+            try:
+                # A future that is done was cancelled by who awaited it: it is not sent.
+                while not first.future.done():
+                    if first.room is not None:
+                        await self._reactor.run(first.room)
+                    self._send_first(first)
+                    await asyncio.sleep(0)
+            except BaseException as failed:
+                self._fail(first, failed)
+                if not isinstance(failed, Exception):
+                    raise
+            self._waiting.popleft()
+
+    def _send_first(self, first: _Waiting) -> None:
+        if first.future.done():
+            return
+        try:
+            sent = first.send()
+        except BufferFullError:
+            self._ask_for_room(first)
+        else:
+            first.future.set_result(sent)
+
+    def _fail(self, waiting: _Waiting, failed: BaseException) -> None:
+        if waiting.future.done():
+            return
+        waiting.future.set_exception(failed)
+        if not waiting.sending._awaited:
+            waiting.future.exception()  # told by close() and flush()
+            self._unreported = self._unreported or failed
+
+    async def _turn(self) -> None:
+        """Wait until no record waits for room."""
+        while self._pump is not None and not self._pump.done():
+            await asyncio.wait([self._pump])
+
+    def _raise_unreported(self) -> None:
+        failed, self._unreported = self._unreported, None
+        if failed is not None:
+            raise failed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await _close_after(self, raised)
+
+
+class AsyncConsumer:
+    """Reads topics as a member of a group, within one event loop: that of the first await.
+
+    AsyncConsumer(bootstrap=None, /, *, topics=None, **options): as Consumer.
+
+    >>> async with AsyncConsumer("localhost:9092", group="g", topics=["orders"]) as c:
+    ...     async for record in c:
+    ...         await handle(record)
+
+    The iteration ends when the consumer is closed. With auto_commit (the default), a record counts
+    as finished when the loop asks for the next one. Leaving ``async with`` commits what is finished,
+    leaves the group and closes.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] | None = None,
+        /,
+        *,
+        topics: str | Iterable[str] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._native = Consumer(bootstrap, topics=topics, **options)
+        self._reactor = _Reactor()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        try:
+            while True:
+                if (record := await self._next(None)) is not None:
+                    return record
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    async def poll(self, timeout: float | None = None) -> Record | None:
+        """Give the next record, or None if the time is over before one comes.
+
+        timeout: seconds; None waits for ever. What the call before gave counts as finished.
+        Cancelling loses no record.
+        """
+        return await self._next(timeout)
+
+    async def _next(self, timeout: float | None) -> Record | None:
+        if (record := self._native._begun()) is not None:
+            return record
+        # A loop over records that are there would keep all other tasks from running.
+        await asyncio.sleep(0)
+        return await self._wait(self._native._next(self._reactor.signal), timeout)
+
+    async def poll_batch(
+        self, max_records: int | None = None, timeout: float | None = None
+    ) -> Batch | None:
+        """Give the next batch of one partition, or None if the time is over before one comes.
+
+        max_records: how many records at most; None gives what was fetched.
+        timeout: seconds; None waits for ever. Cancelling loses no record.
+        """
+        await asyncio.sleep(0)
+        pending = self._native._next_batch(self._reactor.signal, max_records)
+        return await self._wait(pending, timeout)
+
+    async def _wait(self, pending: Pending[_T], timeout: float | None) -> _T | Any:
+        try:
+            return await self._reactor.run(pending, timeout, "poll")
+        except TimeoutError:
+            if timeout is None:
+                raise
+            # Tells why there is nothing, if it is known.
+            return self._native._obstacle()
+
+    async def batches(
+        self, max_records: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[Batch]:
+        """Iterate over batches, each of one partition; as Consumer.batches."""
+        while True:
+            try:
+                batch = await self.poll_batch(max_records, timeout)
+            except ClosedError:
+                return
+            if batch is not None:
+                yield batch
+            elif timeout is not None:
+                return
+
+    async def commit(
+        self, what: Committable = None, timeout: float | None = None
+    ) -> None:
+        """Commit, and wait until the group's coordinator has it; as Consumer.commit."""
+        pending = self._native._commit(self._reactor.signal, what)
+        await self._reactor.run(pending, timeout, "the commit")
+
+    def commit_soon(self, what: Committable = None) -> None:
+        """Commit without waiting; as Consumer.commit_soon."""
+        self._native.commit_soon(what)
+
+    def subscribe(self, topics: str | Iterable[str]) -> None:
+        """Read these topics, and no others from now on; as Consumer.subscribe."""
+        self._native.subscribe(topics)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, after what is finished was committed, and read nothing."""
+        self._native.unsubscribe()
+
+    def assignment(self) -> list[TopicPartition]:
+        """List the partitions that are this consumer's now."""
+        return self._native.assignment()
+
+    def position(self, topic: str, partition: int) -> int | None:
+        """Give the offset of the next record to come of a partition; None if it is not known."""
+        return self._native.position(topic, partition)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on with a partition from this offset; as Consumer.seek."""
+        self._native.seek(topic, partition, offset)
+
+    def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Give no records of these partitions until resume(); as Consumer.pause."""
+        self._native.pause(partitions)
+
+    def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Give records of these partitions again."""
+        self._native.resume(partitions)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Commit what is finished, leave the group, and end the consumer; as Consumer.close."""
+        try:
+            closing = self._native._close(self._reactor.signal, timeout)
+            await self._reactor.run(closing)
+        finally:
+            _process.forget(self._native)
+            self._reactor.unbind()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await _close_after(self, raised)

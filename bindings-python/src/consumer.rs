@@ -1,0 +1,328 @@
+//! Consumers: records and batches as they come, and what is done with them.
+
+use std::time::Duration;
+
+use ottla::{
+    Batch as CoreBatch, Commit, Consumer as Core, ConsumerRecord, ErrorKind, TopicPartition,
+};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::aio::{Pending, Signal};
+use crate::batch::Batch;
+use crate::boundary::{Held, LONGEST, guard, seconds};
+use crate::config;
+use crate::error::{self, OrRaise as _};
+use crate::record::Record;
+use crate::wait;
+
+/// The native half of Python's two consumers.
+#[pyclass(frozen, subclass, module = "ottla._ottla", name = "Consumer")]
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    core: Held<Core>,
+    /// `default.api.timeout.ms`: the limit of a call that was given none.
+    api_timeout: Duration,
+}
+
+/// What is to be committed.
+enum What<'py> {
+    Finished,
+    Batch(Bound<'py, Batch>),
+    Record(ConsumerRecord),
+    Offsets(Vec<(TopicPartition, i64)>),
+}
+
+impl<'py> What<'py> {
+    fn new(given: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
+        let Some(given) = given else { return Ok(Self::Finished) };
+        if let Ok(batch) = given.cast::<Batch>() {
+            return Ok(Self::Batch(batch.clone()));
+        }
+        if let Ok(record) = given.cast::<Record>() {
+            let read = record.get().read().map(Self::Record);
+            return read
+                .ok_or_else(|| PyTypeError::new_err("the record was not read by a consumer"));
+        }
+        if let Ok(offsets) = given.cast::<PyDict>() {
+            let mut all = Vec::with_capacity(offsets.len());
+            for (partition, offset) in offsets {
+                let (topic, partition): (String, i32) = partition.extract()?;
+                all.push((TopicPartition::new(topic, partition), offset.extract()?));
+            }
+            return Ok(Self::Offsets(all));
+        }
+        let kind = given.get_type().name()?;
+        let text = format!("commit a Record, a Batch, a dict of offsets or None, not {kind}");
+        Err(PyTypeError::new_err(text))
+    }
+
+    fn as_commit(&self) -> Commit<'_> {
+        match self {
+            Self::Finished => Commit::Finished,
+            Self::Batch(batch) => Commit::Batch(batch.get().core()),
+            Self::Record(record) => Commit::Record(record),
+            Self::Offsets(offsets) => Commit::Offsets(offsets),
+        }
+    }
+}
+
+/// One topic's name, or several.
+fn topics(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if let Ok(one) = given.cast::<PyString>() {
+        return Ok(vec![one.to_str()?.to_owned()]);
+    }
+    given.try_iter()?.map(|name| name?.extract()).collect()
+}
+
+fn partitions(given: Vec<(String, i32)>) -> Vec<TopicPartition> {
+    given.into_iter().map(|(topic, number)| TopicPartition::new(topic, number)).collect()
+}
+
+fn single(record: Option<ConsumerRecord>) -> Option<Record> {
+    record.map(Record::single)
+}
+
+fn batch(batch: Option<CoreBatch>) -> Option<Batch> {
+    batch.map(Batch::new)
+}
+
+#[pymethods]
+impl Consumer {
+    #[new]
+    #[pyo3(signature = (bootstrap=None, /, *, topics=None, **options))]
+    fn new(
+        py: Python<'_>,
+        bootstrap: Option<&Bound<'_, PyAny>>,
+        topics: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        guard(py, || {
+            let options = config::options(bootstrap, options)?;
+            let api_timeout = config::millis(py, &options, "default.api.timeout.ms")?;
+            let made = Self { core: Held::new(Core::new(&options).or_raise(py)?), api_timeout };
+            if let Some(topics) = topics {
+                made.subscribe(topics)?;
+            }
+            Ok(made)
+        })
+    }
+
+    /// Reads these topics, and no others from now on; the group shares out their partitions.
+    ///
+    /// topics: a name, or several. InvalidGroupError without the option group_id.
+    fn subscribe(&self, topics: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = topics.py();
+        guard(py, || {
+            let names = self::topics(topics)?;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            self.core.get(py)?.subscribe(&names).or_raise(py)
+        })
+    }
+
+    /// Leaves the group, after what is finished was committed, and reads nothing.
+    fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
+        guard(py, || self.core.get(py)?.unsubscribe().or_raise(py))
+    }
+
+    fn _assignment(&self, py: Python<'_>) -> PyResult<Vec<(String, i32)>> {
+        guard(py, || {
+            let all = self.core.get(py)?.assignment();
+            Ok(all.into_iter().map(|one| (one.topic.to_string(), one.partition)).collect())
+        })
+    }
+
+    const fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// Waits for the next record; the iteration ends when the consumer is closed.
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            loop {
+                let found = match core.poll_begun() {
+                    Ok(None) => wait::block_on_detached(py, core.next(), None)?.unwrap_or(Ok(None)),
+                    begun => begun,
+                };
+                match found {
+                    Ok(None) => {}
+                    Err(closed) if closed.kind() == ErrorKind::Closed => return Ok(None),
+                    found => return found.map(single).or_raise(py),
+                }
+            }
+        })
+    }
+
+    /// The next record, or None if the time is over before one comes.
+    ///
+    /// timeout: seconds; None waits for ever. What the call before gave counts as finished. An
+    /// error tells of one partition or of the group; unless it is a FatalError, the next call goes
+    /// on.
+    #[pyo3(signature = (timeout=None))]
+    fn poll(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Record>> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            if let Some(record) = core.poll_begun().or_raise(py)? {
+                return Ok(Some(Record::single(record)));
+            }
+            let timeout = seconds(py, timeout)?;
+            match wait::block_on_detached(py, core.next(), timeout)? {
+                Some(record) => record.map(single).or_raise(py),
+                // Tells why there is nothing, if it is known.
+                None => core.poll(Duration::ZERO).map(single).or_raise(py),
+            }
+        })
+    }
+
+    /// The next batch of one partition, or None if the time is over before one comes.
+    ///
+    /// max_records: how many records at most; None gives what was fetched, or the option
+    /// max_poll_records. timeout: seconds; None waits for ever. Else as poll().
+    #[pyo3(signature = (max_records=None, timeout=None))]
+    fn poll_batch(
+        &self,
+        py: Python<'_>,
+        max_records: Option<usize>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Batch>> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            let timeout = seconds(py, timeout)?;
+            let max = at_least_one(py, max_records)?;
+            match wait::block_on_detached(py, core.next_batch_of(max), timeout)? {
+                Some(found) => found.map(batch).or_raise(py),
+                None => core.poll_batch(Duration::ZERO).map(batch).or_raise(py),
+            }
+        })
+    }
+
+    /// Commits, and waits until the group's coordinator has it.
+    ///
+    /// what: a Record or a Batch (it, and all before it in its partition), a dict of
+    /// {(topic, partition): offset to read on at}, or None for all that was given out so far.
+    /// timeout: seconds; None is the option default_api_timeout_ms. CommitFencedError names
+    /// partitions that went to another member meanwhile.
+    #[pyo3(signature = (what=None, timeout=None))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        what: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        guard(py, || {
+            let (what, timeout) = (What::new(what)?, seconds(py, timeout)?);
+            let done = self.core.get(py)?.commit_async(what.as_commit());
+            wait::finish(py, done, timeout, "the commit")
+        })
+    }
+
+    /// Commits without waiting; newer offsets take the place of older ones that wait.
+    ///
+    /// what: as in commit(). A failure is logged; the next commit, or close(), makes up for it.
+    #[pyo3(signature = (what=None))]
+    fn commit_soon(&self, py: Python<'_>, what: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        guard(py, || {
+            let what = What::new(what)?;
+            self.core.get(py)?.commit_soon(what.as_commit()).or_raise(py)
+        })
+    }
+
+    /// The offset of the next record to be given of a partition; None while it is not known.
+    fn position(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Option<i64>> {
+        guard(py, || Ok(self.core.get(py)?.position(&TopicPartition::new(topic, partition))))
+    }
+
+    /// Goes on with a partition from this offset. NotAssignedError if it is not this consumer's.
+    fn seek(&self, py: Python<'_>, topic: &str, partition: i32, offset: i64) -> PyResult<()> {
+        guard(py, || {
+            let partition = TopicPartition::new(topic, partition);
+            self.core.get(py)?.seek(&partition, offset).or_raise(py)
+        })
+    }
+
+    fn _pause(&self, py: Python<'_>, which: Vec<(String, i32)>) -> PyResult<()> {
+        guard(py, || self.core.get(py)?.pause(&partitions(which)).or_raise(py))
+    }
+
+    fn _resume(&self, py: Python<'_>, which: Vec<(String, i32)>) -> PyResult<()> {
+        guard(py, || self.core.get(py)?.resume(&partitions(which)).or_raise(py))
+    }
+
+    /// Commits what is finished, leaves the group, and ends the consumer.
+    ///
+    /// timeout: seconds; None is the option default_api_timeout_ms. A second call does nothing.
+    /// Batches and records stay good.
+    #[pyo3(signature = (timeout=None))]
+    fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        guard(py, || {
+            let timeout = self.close_timeout(py, timeout)?;
+            let Some(core) = self.core.if_ours() else { return Ok(()) };
+            wait::finish(py, core.close_async(timeout), None, "close")
+        })
+    }
+
+    /// A record if one is there and needs no work, for the iterators.
+    fn _begun(&self, py: Python<'_>) -> PyResult<Option<Record>> {
+        guard(py, || self.core.get(py)?.poll_begun().map(single).or_raise(py))
+    }
+
+    fn _next(&self, py: Python<'_>, signal: &Signal) -> PyResult<Pending> {
+        guard(py, || {
+            Ok(Pending::new(signal, self.core.get(py)?.next(), |_, found| Ok(single(found))))
+        })
+    }
+
+    fn _next_batch(
+        &self,
+        py: Python<'_>,
+        signal: &Signal,
+        max_records: Option<usize>,
+    ) -> PyResult<Pending> {
+        guard(py, || {
+            let next = self.core.get(py)?.next_batch_of(at_least_one(py, max_records)?);
+            Ok(Pending::new(signal, next, |_, found| Ok(batch(found))))
+        })
+    }
+
+    /// Why nothing comes, if it is known: raised.
+    fn _obstacle(&self, py: Python<'_>) -> PyResult<Option<Record>> {
+        guard(py, || self.core.get(py)?.poll(Duration::ZERO).map(single).or_raise(py))
+    }
+
+    fn _commit(
+        &self,
+        py: Python<'_>,
+        signal: &Signal,
+        what: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Pending> {
+        guard(py, || {
+            let what = What::new(what)?;
+            let done = self.core.get(py)?.commit_async(what.as_commit());
+            Ok(Pending::new(signal, done, |_, ()| Ok(())))
+        })
+    }
+
+    fn _close(&self, py: Python<'_>, signal: &Signal, timeout: Option<f64>) -> PyResult<Pending> {
+        guard(py, || {
+            let timeout = self.close_timeout(py, timeout)?;
+            let done = self.core.get(py)?.close_async(timeout);
+            Ok(Pending::new(signal, done, |_, ()| Ok(())))
+        })
+    }
+}
+
+impl Consumer {
+    fn close_timeout(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Duration> {
+        let Some(timeout) = timeout else { return Ok(self.api_timeout) };
+        Ok(seconds(py, Some(timeout))?.unwrap_or(LONGEST))
+    }
+}
+
+fn at_least_one(py: Python<'_>, max_records: Option<usize>) -> PyResult<usize> {
+    if max_records == Some(0) {
+        return Err(error::new(py, ErrorKind::InvalidArgument, "max_records is 1 at least"));
+    }
+    Ok(max_records.unwrap_or(usize::MAX))
+}

@@ -1,0 +1,321 @@
+//! Producers: records in, and what becomes of them out.
+
+use std::time::Duration;
+
+use ottla::{ErrorKind, Producer as Core, Record as CoreRecord, Sent as CoreSent, SentMany};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::aio::{Pending, Signal};
+use crate::boundary::{Held, LONGEST, guard, seconds};
+use crate::config;
+use crate::error::OrRaise as _;
+use crate::record::{Delivery, Headers, Item, Outgoing, nullable};
+use crate::report::{Report, taken};
+use crate::wait;
+
+/// The native half of Python's two producers.
+#[pyclass(frozen, subclass, module = "ottla._ottla", name = "Producer")]
+#[derive(Debug)]
+pub(crate) struct Producer {
+    core: Held<Core>,
+    /// How long a close may take that was given no time: by then every record is delivered, or has
+    /// failed for a reason of its own.
+    close_timeout: Duration,
+}
+
+/// One record's arguments, as Python gives them.
+struct Given<'a, 'py> {
+    topic: &'a str,
+    value: Option<&'a Bound<'py, PyAny>>,
+    key: Option<&'a Bound<'py, PyAny>>,
+    headers: Option<&'a Bound<'py, PyAny>>,
+    partition: Option<i32>,
+    timestamp: Option<i64>,
+}
+
+impl Given<'_, '_> {
+    /// Has the core look at the record, for as long as Python's objects are held.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&CoreRecord<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let (key, value) = (nullable(self.key, "key")?, nullable(self.value, "value")?);
+        let headers = Headers::new(self.headers)?;
+        let headers = headers.borrow(py)?;
+        look(&CoreRecord {
+            topic: self.topic,
+            partition: self.partition,
+            key: key.as_ref().map(|key| key.as_slice(py)),
+            value: value.as_ref().map(|value| value.as_slice(py)),
+            headers: &headers,
+            timestamp: self.timestamp,
+        })
+    }
+}
+
+/// The bytes of a record, for which there must be room.
+pub(crate) fn size(record: &CoreRecord<'_>) -> usize {
+    let len = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
+    let headers = record.headers.iter().map(|header| header.key.len() + len(header.value) + 10);
+    len(record.key) + len(record.value) + headers.sum::<usize>()
+}
+
+#[pymethods]
+impl Producer {
+    #[new]
+    #[pyo3(signature = (bootstrap=None, /, **options))]
+    fn new(
+        py: Python<'_>,
+        bootstrap: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        guard(py, || {
+            let options = config::options(bootstrap, options)?;
+            let delivery_timeout = config::millis(py, &options, "delivery.timeout.ms")?;
+            let core = Held::new(Core::new(&options).or_raise(py)?);
+            Ok(Self { core, close_timeout: delivery_timeout + Duration::from_secs(1) })
+        })
+    }
+
+    /// Sends a record, and never waits for the network.
+    ///
+    /// topic: its name; it is created if the cluster allows that.
+    /// value, key: bytes, anything with a contiguous buffer, str (sent as UTF-8), or None for null.
+    /// headers: a dict, or (name, value) pairs; values as above.
+    /// partition: None lets the partitioner choose.
+    /// timestamp: milliseconds since the epoch; None is now, 0 is 1970.
+    ///
+    /// What it gives may be dropped, or asked for the delivery: .result(timeout). If buffer_memory
+    /// is used up it waits for room, up to max_block_ms; then BufferFullError. Raises
+    /// RecordTooLargeError, InvalidTopicError, InvalidPartitionError or ClosedError too; after an
+    /// error nothing was kept of the record.
+    #[pyo3(signature = (topic, value=None, *, key=None, headers=None, partition=None, timestamp=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each part of a record")]
+    fn send(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        value: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        timestamp: Option<i64>,
+    ) -> PyResult<Sent> {
+        let given = Given { topic, value, key, headers, partition, timestamp };
+        guard(py, || {
+            let core = self.core.get(py)?;
+            given.with(py, |record| {
+                loop {
+                    match core.try_send(record) {
+                        Err(full) if full.kind() == ErrorKind::BufferFull => {
+                            let room = core.room(size(record));
+                            wait::finish(py, room, None, "waiting for room")?;
+                        }
+                        sent => return sent.map(Sent::new).or_raise(py),
+                    }
+                }
+            })
+        })
+    }
+
+    /// Sends a record if there is room for it now, else raises BufferFullError; as send().
+    #[pyo3(signature = (topic, value=None, *, key=None, headers=None, partition=None, timestamp=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each part of a record")]
+    fn try_send(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        value: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        timestamp: Option<i64>,
+    ) -> PyResult<Sent> {
+        let given = Given { topic, value, key, headers, partition, timestamp };
+        guard(py, || {
+            let core = self.core.get(py)?;
+            given.with(py, |record| core.try_send(record).map(Sent::new).or_raise(py))
+        })
+    }
+
+    /// Sends records in order, in one crossing.
+    ///
+    /// records: an iterable of values, (key, value) tuples, and Records.
+    ///
+    /// The report tells what became of each; one that is refused does not keep the others back.
+    /// Asked for its columns, the report waits for the deliveries; dropped, nobody waits. If
+    /// buffer_memory is used up this waits for room, each time up to max_block_ms; what finds none
+    /// is reported as BufferFullError.
+    fn send_many(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        records: &Bound<'_, PyAny>,
+    ) -> PyResult<Report> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            let mut outgoing = Outgoing { topic, items: Item::all(records)?, taken: 0 };
+            let mut sent = SentMany::default();
+            while let Some(room) = taken(py, core, &mut outgoing, &mut sent)? {
+                let waited = wait::block_on(py, core.room(room), None)?;
+                if let Some(Err(refused)) = waited {
+                    for _ in outgoing.taken..outgoing.items.len() {
+                        sent.refuse(refused.clone());
+                    }
+                    break;
+                }
+            }
+            Ok(Report::new(sent))
+        })
+    }
+
+    /// Waits until every record sent before is delivered or has failed.
+    ///
+    /// timeout: seconds; None waits as long as delivery_timeout_ms lets it take. Raises if records
+    /// whose result nobody asked for have failed, and TimeoutError when the time is over.
+    #[pyo3(signature = (timeout=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        guard(py, || {
+            let timeout = seconds(py, timeout)?;
+            wait::finish(py, self.core.get(py)?.flush_async(), timeout, "flush")
+        })
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        guard(py, || {
+            let timeout = self.close_timeout(py, timeout)?;
+            let Some(core) = self.core.if_ours() else { return Ok(()) };
+            wait::finish(py, core.close_async(timeout), None, "close")
+        })
+    }
+
+    /// Begins what send_many does, for a loop that goes on with the report.
+    fn _send_many(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        records: &Bound<'_, PyAny>,
+    ) -> PyResult<Report> {
+        guard(py, || {
+            self.core.get(py)?;
+            Ok(Report::begun(Outgoing { topic, items: Item::all(records)?, taken: 0 }))
+        })
+    }
+
+    /// Goes on with a report: the wait for room that it needs, or None when all is sent.
+    fn _send_more(
+        &self,
+        py: Python<'_>,
+        signal: &Signal,
+        report: &Report,
+    ) -> PyResult<Option<Pending>> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            let Some(bytes) = report.send_more(py, core)? else { return Ok(None) };
+            let room = report.room(py, core, bytes)?;
+            Ok(Some(Pending::new(signal, room, |_, ()| Ok(()))))
+        })
+    }
+
+    /// Waits for room for a record.
+    #[pyo3(signature = (signal, topic="", value=None, *, key=None, headers=None, partition=None, timestamp=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each part of a record")]
+    fn _room(
+        &self,
+        py: Python<'_>,
+        signal: &Signal,
+        topic: &str,
+        value: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        timestamp: Option<i64>,
+    ) -> PyResult<Pending> {
+        let given = Given { topic, value, key, headers, partition, timestamp };
+        guard(py, || {
+            let bytes = given.with(py, |record| Ok(size(record)))?;
+            Ok(Pending::new(signal, self.core.get(py)?.room(bytes), |_, ()| Ok(())))
+        })
+    }
+
+    fn _flush(&self, py: Python<'_>, signal: &Signal) -> PyResult<Pending> {
+        guard(py, || Ok(Pending::new(signal, self.core.get(py)?.flush_async(), |_, ()| Ok(()))))
+    }
+
+    #[pyo3(signature = (signal, timeout=None))]
+    fn _close(&self, py: Python<'_>, signal: &Signal, timeout: Option<f64>) -> PyResult<Pending> {
+        guard(py, || {
+            let timeout = self.close_timeout(py, timeout)?;
+            let done = self.core.get(py)?.close_async(timeout);
+            Ok(Pending::new(signal, done, |_, ()| Ok(())))
+        })
+    }
+}
+
+impl Producer {
+    fn close_timeout(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Duration> {
+        let Some(timeout) = timeout else { return Ok(self.close_timeout) };
+        Ok(seconds(py, Some(timeout))?.unwrap_or(LONGEST))
+    }
+}
+
+/// A record that was sent. Dropped, nobody waits for it; it is delivered all the same.
+#[pyclass(frozen, module = "ottla", name = "Sent")]
+#[derive(Debug)]
+pub(crate) struct Sent(Held<CoreSent>);
+
+impl Sent {
+    fn new(core: CoreSent) -> Self {
+        Self(Held::new(core))
+    }
+}
+
+#[pymethods]
+impl Sent {
+    /// Waits for the record's Delivery; raises what the record failed with.
+    ///
+    /// timeout: seconds; None waits as long as delivery_timeout_ms lets it take. TimeoutError when
+    /// the time is over; the record stays on its way.
+    #[pyo3(signature = (timeout=None))]
+    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Delivery> {
+        guard(py, || {
+            let core = self.0.get(py)?;
+            if let Some(known) = core.result() {
+                return known.map(Delivery::new).or_raise(py);
+            }
+            let timeout = seconds(py, timeout)?;
+            wait::finish(py, core.clone(), timeout, "the delivery").map(Delivery::new)
+        })
+    }
+
+    /// Whether the record is delivered or has failed.
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        guard(py, || Ok(self.0.get(py)?.result().is_some()))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(match self.0.get(py)?.result() {
+            None => "<Sent, on its way>".to_owned(),
+            Some(Ok(at)) => format!("<Sent, {}-{} @{}>", at.topic, at.partition, at.offset),
+            Some(Err(failed)) => format!("<Sent, failed: {failed}>"),
+        })
+    }
+
+    fn _poll(&self, py: Python<'_>) -> PyResult<Option<Delivery>> {
+        guard(py, || {
+            self.0.get(py)?.result().transpose().or_raise(py).map(|at| at.map(Delivery::new))
+        })
+    }
+
+    /// Has the signal told when the record's batch ends: the batch's number, and the record's.
+    fn _notify(&self, py: Python<'_>, signal: &Signal) -> PyResult<(u64, u32)> {
+        guard(py, || {
+            let core = self.0.get(py)?;
+            core.notify(signal.completions());
+            Ok((core.batch_id(), core.index()))
+        })
+    }
+}

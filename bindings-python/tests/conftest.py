@@ -1,0 +1,59 @@
+"""A broker for all tests, and topics of their own."""
+
+import itertools
+
+import pytest
+
+import ottla
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def broker():
+    with ottla.Broker(num_partitions=3) as broker:
+        yield broker
+
+
+@pytest.fixture
+def name():
+    """A name that no other test uses: for a topic, a group."""
+    return f"t{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(broker, name):
+    """A topic of one partition."""
+    broker.create_topic(name, 1)
+    return name
+
+
+@pytest.fixture
+def producer(broker):
+    with ottla.Producer(broker.address) as producer:
+        yield producer
+
+
+@pytest.fixture
+def consumer(broker, name):
+    """Makes consumers of the test's own group, that start at the beginning; closes them."""
+    made = []
+
+    def make(topics, **options):
+        options = {"group": f"{name}-group", "start": "earliest", **options}
+        made.append(ottla.Consumer(broker.address, topics=topics, **options))
+        return made[-1]
+
+    yield make
+    for consumer in made:
+        consumer.close(timeout=10)
+
+
+def take(consumer, count, timeout=20):
+    """The next so many records."""
+    records = []
+    while len(records) < count:
+        record = consumer.poll(timeout)
+        assert record is not None, f"only {len(records)} of {count} records came"
+        records.append(record)
+    return records

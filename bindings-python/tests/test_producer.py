@@ -1,0 +1,135 @@
+"""Sending from threads."""
+
+import threading
+
+import pytest
+
+import ottla
+from conftest import take
+
+
+def test_fire_and_forget_records_arrive_in_order(producer, consumer, topic):
+    for number in range(1000):
+        producer.send(topic, b"%d" % number)
+    producer.flush(timeout=20)
+    records = take(consumer(topic), 1000)
+    assert [int(record.value) for record in records] == list(range(1000))
+
+
+def test_results_tell_where_records_are(producer, topic):
+    sent = [producer.send(topic, b"v", key=b"k") for _ in range(10)]
+    assert [one.result(timeout=10).offset for one in sent] == list(range(10))
+    assert all(one.done() for one in sent)
+    assert "@3" in repr(sent[3])
+
+
+def test_a_key_chooses_the_partition_and_a_partition_wins(producer, broker, name):
+    broker.create_topic(name, 12)
+    # Kafka's own hash: murmur2("kafka") % 12.
+    assert producer.send(name, b"v", key=b"kafka").result(10).partition == 4
+    assert producer.send(name, b"v", key=b"kafka", partition=7).result(10).partition == 7
+
+
+def test_send_many_reports_in_columns(producer, consumer, topic):
+    records = [b"a", (b"k", b"b"), ottla.Record(b"c", headers={"h": b"1"}), None, "text"]
+    report = producer.send_many(topic, records)
+    assert report.ok and report.errors == {} and len(report) == 5
+    assert report.offsets.tolist() == [0, 1, 2, 3, 4]
+    assert report.partitions.tolist() == [0] * 5
+    assert all(timestamp > 0 for timestamp in report.timestamps)
+    assert report[1] == ottla.Delivery(topic, 0, 1, report.timestamps[1])
+    with pytest.raises(IndexError):
+        report[5]
+    read = take(consumer(topic), 5)
+    assert [record.value for record in read] == [b"a", b"b", b"c", None, b"text"]
+    assert read[1].key == b"k" and read[2].headers == [("h", b"1")]
+
+
+def test_one_bad_record_does_not_keep_the_others_back(broker, topic):
+    with ottla.Producer(broker.address, max_request_size=10_000) as producer:
+        report = producer.send_many(topic, [b"a", b"x" * 20_000, b"b"])
+        assert not report.ok
+        assert report.offsets.tolist() == [0, -1, 1]
+        assert list(report.errors) == [1]
+        assert isinstance(report.errors[1], ottla.RecordTooLargeError)
+        with pytest.raises(ottla.RecordTooLargeError):
+            report[1]
+
+
+def test_read_records_can_be_sent_on(producer, consumer, broker, topic, name):
+    producer.send(topic, b"v", key=b"k", headers={"h": b"1"}, timestamp=77).result(10)
+    read = take(consumer(topic), 1)
+    broker.create_topic(f"{name}-copy", 1)
+    assert producer.send_many(f"{name}-copy", read).ok
+    copy = consumer(f"{name}-copy", group=f"{name}-other")
+    (record,) = take(copy, 1)
+    assert (record.key, record.value, record.timestamp) == (b"k", b"v", 77)
+    assert record.headers == [("h", b"1")]
+
+
+def test_many_more_records_than_memory_wait_for_room(broker, consumer, topic):
+    with ottla.Producer(broker.address, buffer_memory=1 << 20, batch_size=16_384) as producer:
+        value = b"x" * 1000
+        for _ in range(5000):
+            producer.send(topic, value)
+        assert producer.send_many(topic, [value] * 5000).ok
+    assert len(take(consumer(topic), 10_000)) == 10_000
+
+
+def test_try_send_refuses_when_memory_is_used_up(topic):
+    # Nobody listens, so nothing leaves.
+    producer = ottla.Producer("127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384)
+    with pytest.raises(ottla.BufferFullError) as full:
+        for _ in range(3000):
+            producer.try_send(topic, b"x" * 1000)
+    assert full.value.retriable and "buffer.memory" in str(full.value)
+    with pytest.raises(ottla.Error):
+        producer.close(timeout=0.1)
+
+
+def test_many_threads_share_one_producer(producer, consumer, topic):
+    def send(thread):
+        for number in range(500):
+            producer.send(topic, b"%d %d" % (thread, number))
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.flush(timeout=20)
+    read = [tuple(map(int, record.value.split())) for record in take(consumer(topic), 2000)]
+    for thread in range(4):
+        assert [number for one, number in read if one == thread] == list(range(500))
+
+
+def test_options_go_by_either_name_and_text_or_number(broker, consumer, topic):
+    options = [
+        {"linger_ms": 1, "compression_type": "lz4", "enable_idempotence": True},
+        {"linger": 1.0, "compression": "lz4", "client_id": "x", "acks": 1},
+        {"linger.ms": "1", "acks": "all"},
+    ]
+    for chosen in options:
+        with ottla.Producer([broker.address], **chosen) as producer:
+            producer.send(topic, b"v")
+    assert len(take(consumer(topic), 3)) == 3
+
+
+def test_acks_none_tells_no_offset(broker, topic):
+    with ottla.Producer(broker.address, acks=0) as producer:
+        assert producer.send(topic, b"v").result(10).offset == -1
+
+
+def test_leaving_the_block_raises_for_what_nobody_asked_about(name):
+    with pytest.raises(ottla.Error) as failed:
+        with ottla.Producer("127.0.0.1:1", delivery_timeout=300, request_timeout=200) as producer:
+            producer.send(name, b"v")
+    assert failed.value.retriable
+
+
+def test_an_error_of_the_block_comes_first(name):
+    with pytest.raises(KeyError) as raised:
+        with ottla.Producer("127.0.0.1:1", delivery_timeout=300, request_timeout=200) as producer:
+            producer.send(name, b"v")
+            raise KeyError("mine")
+    assert "closing the client" in raised.value.__notes__[0]
