@@ -26,7 +26,8 @@ mod state;
 
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{
-    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, RecordView,
+    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, Piece, RecordRow,
+    RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use producer::{Close, Failure, Flush, Producer, ProducerStats, Room, Sent, SentMany};

@@ -16,6 +16,7 @@ use crate::state::lookups::Committed;
 use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
+mod handing;
 mod take;
 
 pub(super) use take::{Look, OneRecord, Want, WholeBatch};

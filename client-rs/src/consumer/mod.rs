@@ -177,17 +177,18 @@ impl Consumer {
     }
 
     /// For those who take a batch and hand its records on one by one: of the batch given last,
-    /// `finished` records are finished, and `given` are handed on so far. It counts as a poll.
+    /// `finished` records are finished, and `given` are in the program's hands. It counts as a
+    /// poll. Else all of a batch counts as given, and as finished at the next poll.
     ///
-    /// Whether they may go on: not if the partition was revoked, moved or paused. Then
-    /// [`Self::give_back`] what is left.
+    /// Whether they may go on: not if the partition was paused or moved, or if the group shares out
+    /// its partitions anew. Then [`Self::give_back`] what is left.
     pub fn progress(&self, batch: &Batch, finished: usize, given: usize) -> bool {
         let (finished, given) = (batch.place_of(finished), batch.place_of(given));
         self.own.face.progress(&batch.shared, finished, given)
     }
 
-    /// Takes back the records of the batch given last but the first `given`: they are given again
-    /// when their partition may be read on, unless it is read on elsewhere then.
+    /// Takes back the records of the batch given last but the first `given`. They are given again
+    /// when their partition is, if that is still this consumer's and stands where it stood.
     pub fn give_back(&self, batch: &Batch, given: usize) {
         self.own.face.give_back(&batch.shared, batch.place_of(given));
     }

@@ -362,3 +362,51 @@ fn the_hook_is_called_when_something_comes_and_not_again_before_a_poll_found_not
     script.face.wakeup();
     assert_eq!(calls.load(Ordering::SeqCst), 2, "signalled already");
 }
+
+#[test]
+fn records_given_back_are_given_again_unless_their_partition_was_moved() {
+    let mut script = Script::reading(&[]);
+    script.append(0, 30);
+    script.release_held();
+    script.run();
+    let batch = script.take(1000).unwrap();
+    assert!(script.face.progress(&batch.shared, 4, 5));
+    script.face.give_back(&batch.shared, 5);
+    assert_eq!(script.face.position(&part(0)), Some(5));
+    assert_eq!(script.offsets(3), (5..8).collect::<Vec<_>>());
+    let rest = script.take(1000).unwrap();
+    script.face.set_paused(&[part(0)], true).unwrap();
+    assert!(!script.face.progress(&rest.shared, 10, 11));
+    script.face.give_back(&rest.shared, 11);
+    assert_eq!(script.offsets(1000), Vec::<i64>::new());
+    script.face.set_paused(&[part(0)], false).unwrap();
+    let rest = script.take(1000).unwrap();
+    assert_eq!(rest.base_offset(), 11);
+    script.face.seek(&part(0), 20).unwrap();
+    assert!(!script.face.progress(&rest.shared, 12, 13));
+    script.face.give_back(&rest.shared, 13);
+    script.run();
+    assert_eq!(script.offsets(1000), (20..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_rebalance_waits_for_the_record_in_hand_of_a_batch_that_is_handed_on() {
+    let mut script = Script::reading(&[]);
+    script.append(0, 30);
+    script.release_held();
+    script.run();
+    let batch = script.take(1000).unwrap();
+    assert!(script.face.progress(&batch.shared, 9, 10));
+    script.rebalance = true;
+    script.seen.clear();
+    script.pass(Duration::from_secs(10));
+    assert!(!script.seen.iter().any(|seen| seen.contains("join")), "{:?}", script.seen);
+    // The program asks for the next one, and so is through with the tenth.
+    assert!(!script.face.progress(&batch.shared, 10, 11));
+    script.face.give_back(&batch.shared, 10);
+    script.run();
+    script.seen.retain(|seen| !seen.starts_with("fetch"));
+    let first: Vec<_> = script.seen.iter().take(2).collect();
+    assert_eq!(first, ["commit 0:10", "join"]);
+    assert_eq!(script.offsets(1000), (10..30).collect::<Vec<_>>(), "none is lost, none comes twice");
+}

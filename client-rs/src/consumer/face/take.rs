@@ -293,52 +293,6 @@ impl Face {
         self.finished()
     }
 
-    /// Notes how many records of what was given last are finished, and how many of it the program
-    /// has seen at all; counts as a poll. Whether it may go on with it.
-    pub(in crate::consumer) fn progress(
-        &self,
-        shared: &Arc<Shared>,
-        finished: usize,
-        given: usize,
-    ) -> bool {
-        let mut inner = self.lock();
-        let handed = inner.handed.as_mut();
-        if let Some(handed) = handed.filter(|handed| Arc::ptr_eq(&handed.shared, shared)) {
-            (handed.finished, handed.given) = (finished.min(given), given);
-        }
-        inner.polls = inner.polls.wrapping_add(1);
-        if std::mem::take(&mut inner.attentive) {
-            self.wake.wake();
-        }
-        let part = inner.part(&shared.partition, shared.position);
-        part.is_some_and(|part| part.lease == shared.lease && part.is_open())
-    }
-
-    /// Takes records back that were given and not used, if they still count.
-    pub(in crate::consumer) fn give_back(&self, shared: &Arc<Shared>, at: usize) {
-        let mut inner = self.lock();
-        let handed = inner.handed.as_mut();
-        if let Some(handed) = handed.filter(|handed| Arc::ptr_eq(&handed.shared, shared)) {
-            (handed.finished, handed.given) = (handed.finished.min(at), at);
-        }
-        // What was cut off the same fetch goes on from there.
-        let same = |current: &&mut Current| Arc::ptr_eq(&current.shared, shared);
-        if let Some(current) = inner.current.as_mut().filter(same) {
-            current.at = at;
-            return;
-        }
-        let Some(part) = inner.part(&shared.partition, shared.position) else { return };
-        if part.lease != shared.lease || at >= shared.len() {
-            return;
-        }
-        match part.begun.front_mut().filter(same) {
-            Some(current) => current.at = at,
-            None => part.begun.push_front(Current { shared: Arc::clone(shared), at }),
-        }
-        inner.list(&shared.partition);
-        Self::announce(inner);
-    }
-
     /// Ends a call that waits, or the next one.
     pub(in crate::consumer) fn wakeup(&self) {
         let mut inner = self.lock();
