@@ -127,7 +127,7 @@ impl SentMany {
 
     /// Adds a record that was not sent, for this reason.
     pub fn refuse(&mut self, error: Error) {
-        self.push(Err(error));
+        self.push_refused(error);
     }
 
     /// How many records there are.

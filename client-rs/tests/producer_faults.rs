@@ -1,0 +1,275 @@
+//! A producer through a broker's faults: what is stored, in which order, and what it says.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod patience;
+mod scripted;
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use ottla::{ErrorKind, Options, Outcome, Producer, Record, Sent};
+use ottla_protocol::ErrorCode;
+use patience::{LIMIT, within_limit};
+use scripted::{Act, Script, ScriptedBroker, TOPIC};
+
+fn producer(bootstrap: &str, more: &str) -> Producer {
+    let text = format!("bootstrap.servers={bootstrap};retry.backoff.ms=5;{more}");
+    Producer::new(&Options::parse(&text).unwrap()).unwrap()
+}
+
+/// Sends these values one by one, each in a batch of its own.
+fn send_all(producer: &Producer, values: &[String]) -> Vec<Sent> {
+    let send = |value: &String| producer.send(&Record::to(TOPIC).value(value)).unwrap();
+    values.iter().map(send).collect()
+}
+
+fn values(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{number:04}")).collect()
+}
+
+/// Runs a script, and checks that all records are stored in order, once.
+fn stored_in_order(acts: &[Act], more: &'static str) {
+    let acts = acts.to_vec();
+    within_limit(move || {
+        let broker = ScriptedBroker::start(Script { acts: acts.clone(), ..Script::default() });
+        // A batch takes one record, so that several are on their way.
+        let producer = producer(&broker.bootstrap(), &format!("batch.size=0;{more}"));
+        let values = values(40);
+        let sent = send_all(&producer, &values);
+        for (number, sent) in (0..).zip(&sent) {
+            let delivery = sent.wait(LIMIT).unwrap();
+            assert_eq!((delivery.partition, delivery.offset), (0, number), "{acts:?}");
+        }
+        assert_eq!(broker.stored(0), values, "{acts:?}");
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn order_and_number_hold_over_errors_of_the_broker() {
+    use Act::{Refuse, Store};
+    let moved = Refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let thin = Refuse(ErrorCode::NOT_ENOUGH_REPLICAS);
+    stored_in_order(&[moved], "");
+    stored_in_order(&[Store, moved, Store, moved, thin, thin, Store, moved], "");
+    stored_in_order(&[thin, thin, thin, thin, thin, thin, thin], "");
+}
+
+#[test]
+fn order_and_number_hold_over_lost_connections() {
+    use Act::{Drop, Store, StoreAndCut};
+    stored_in_order(&[Drop], "");
+    stored_in_order(&[StoreAndCut], "");
+    stored_in_order(&[Store, Store, StoreAndCut, Drop, StoreAndCut, Store, Drop], "");
+}
+
+#[test]
+fn order_and_number_hold_over_answers_that_do_not_come() {
+    use Act::{Ignore, Store};
+    stored_in_order(&[Store, Ignore], "request.timeout.ms=200");
+}
+
+#[test]
+fn a_retry_is_the_same_bytes() {
+    within_limit(|| {
+        let acts = vec![Act::StoreAndCut];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let producer = producer(&broker.bootstrap(), "");
+        let sent = producer.send(&Record::to(TOPIC).value("a")).unwrap();
+        assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
+        let came = broker.see(|seen| seen.came.clone());
+        assert_eq!(came.len(), 2);
+        assert_eq!(came[0], came[1]);
+        assert_eq!(producer.stats().retries, 1);
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn a_broker_that_lost_count_gets_the_next_epoch() {
+    within_limit(|| {
+        let acts = vec![Act::Store, Act::Refuse(ErrorCode::UNKNOWN_PRODUCER_ID)];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let producer = producer(&broker.bootstrap(), "");
+        for value in ["a", "b", "c"] {
+            producer.send(&Record::to(TOPIC).value(value)).unwrap().wait(LIMIT).unwrap();
+        }
+        let came: Vec<_> =
+            broker.see(|seen| seen.came.iter().map(|came| (came.epoch, came.sequence)).collect());
+        assert_eq!(came, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert_eq!(broker.stored(0), ["a", "b", "c"]);
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn a_refused_record_says_so_and_those_behind_it_are_stored() {
+    within_limit(|| {
+        let acts = vec![Act::Store, Act::Refuse(ErrorCode::INVALID_TIMESTAMP)];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let producer = producer(&broker.bootstrap(), "batch.size=0");
+        let sent = send_all(&producer, &values(20));
+        let results: Vec<_> = sent.iter().map(|sent| sent.wait(LIMIT)).collect();
+        let error = results[1].as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidTimestamp);
+        assert_eq!(error.outcome(), Some(Outcome::Rejected));
+        assert_eq!(error.kafka_code(), Some(32));
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 19);
+        assert_eq!(broker.stored(0).len(), 19);
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn an_old_broker_is_asked_again_in_a_version_that_it_knows() {
+    within_limit(|| {
+        for hello_max in [0, 2, 3, 4] {
+            let script = Script { hello_max, produce_max: 7, ..Script::default() };
+            let broker = ScriptedBroker::start(script);
+            let producer = producer(&broker.bootstrap(), "");
+            let sent = producer.send(&Record::to(TOPIC).value("a")).unwrap();
+            assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
+            let hellos = broker.see(|seen| seen.hellos.clone());
+            assert_eq!(hellos[0], 4);
+            assert_eq!(hellos.contains(&hello_max), true, "{hellos:?}");
+            producer.close(LIMIT).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_cause_of_a_failure_to_connect_is_told() {
+    within_limit(|| {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let limits = "max.block.ms=300;reconnect.backoff.ms=5";
+        let mut trials = vec![
+            (closed.to_string(), ErrorKind::Connect, "nothing listens"),
+            ("no-such-host.invalid:9092".to_owned(), ErrorKind::Dns, "has no address here"),
+        ];
+        for (greeting, hint) in [
+            (b"\x15\x03\x03\x00\x02\x02\x28".as_slice(), "speaks TLS"),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), "HTTP server"),
+            (b"".as_slice(), "may want TLS or SASL"),
+        ] {
+            let script = Script { greeting: Some(greeting), ..Script::default() };
+            let kind =
+                if greeting.is_empty() { ErrorKind::Disconnected } else { ErrorKind::Protocol };
+            trials.push((ScriptedBroker::start(script).bootstrap(), kind, hint));
+        }
+        for (bootstrap, kind, hint) in trials {
+            let producer = producer(&bootstrap, limits);
+            let sent = producer.send(&Record::to(TOPIC).value("a")).unwrap();
+            let error = sent.wait(LIMIT).unwrap_err();
+            assert_eq!(error.outcome(), Some(Outcome::NotSent));
+            let cause = std::error::Error::source(&error).unwrap();
+            let cause = cause.downcast_ref::<ottla::Error>().unwrap();
+            assert_eq!(cause.kind(), kind, "{error}");
+            assert!(error.to_string().contains(hint), "{error}");
+            producer.close(LIMIT).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_length_without_its_bytes_does_not_take_memory_and_is_given_up() {
+    within_limit(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bootstrap = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                // 90 MiB are announced, and one byte comes.
+                std::io::Write::write_all(&mut stream, &[5, 160, 0, 0, 1]).unwrap();
+                thread::spawn(move || stream.read(&mut [0; 4096]).ok());
+            }
+        });
+        let producer = producer(&bootstrap, "max.block.ms=300;request.timeout.ms=100");
+        let error = producer.send(&Record::to(TOPIC).value("a")).unwrap().wait(LIMIT).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DeliveryTimeout, "{error}");
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn a_broker_that_never_answers_costs_a_close_no_more_than_its_deadline() {
+    let ((), took) = patience::timed(|| {
+        let acts = vec![Act::Ignore; 1000];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let producer = producer(&broker.bootstrap(), "");
+        let sent = producer.send(&Record::to(TOPIC).value("a")).unwrap();
+        patience::wait_until("the record is on its way", || {
+            broker.see(|seen| !seen.came.is_empty())
+        });
+        producer.close(Duration::from_millis(200)).unwrap();
+        let error = sent.result().expect("a closed producer leaves nothing open").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        assert_eq!(error.outcome(), Some(Outcome::PossiblyPersisted));
+        let again = producer.send(&Record::to(TOPIC).value("b")).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Closed);
+        producer.close(Duration::from_millis(200)).unwrap();
+        producer.flush(Duration::from_millis(200)).unwrap();
+    });
+    assert!(took < LIMIT / 4, "{took:?}");
+}
+
+#[test]
+fn a_failure_nobody_can_see_comes_out_of_the_next_flush_once() {
+    within_limit(|| {
+        let acts = vec![Act::Refuse(ErrorCode::POLICY_VIOLATION)];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let producer = producer(&broker.bootstrap(), "");
+        drop(producer.send(&Record::to(TOPIC).value("a")).unwrap());
+        let error = producer.flush(LIMIT).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PolicyViolation);
+        producer.flush(LIMIT).unwrap();
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn full_memory_makes_senders_wait_and_frees_itself() {
+    within_limit(|| {
+        let acts = vec![Act::Ignore; 3];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let limits = "buffer.memory=65536;request.timeout.ms=300;max.block.ms=100000";
+        let producer = producer(&broker.bootstrap(), limits);
+        let value = [b'x'; 1000];
+        let record = Record::to(TOPIC).value(&value);
+        let refused = (0..200).find_map(|_| producer.try_send(&record).err()).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::BufferFull);
+        assert_eq!(refused.outcome(), Some(Outcome::NotSent));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let producer = producer.clone();
+                thread::spawn(move || {
+                    (0..100).for_each(|_| drop(producer.send(&Record::to(TOPIC).value(&value))));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let (room, _) = patience::block_on(producer.room(1000));
+        room.unwrap();
+        producer.flush(LIMIT).unwrap();
+        assert_eq!(producer.stats().memory_used, 0);
+        assert!(broker.stored(0).len() >= 400);
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn a_send_that_finds_no_room_in_time_gives_the_record_back() {
+    within_limit(|| {
+        let acts = vec![Act::Ignore; 1000];
+        let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
+        let producer = producer(&broker.bootstrap(), "buffer.memory=32768;max.block.ms=100");
+        let value = [b'x'; 1000];
+        let record = Record::to(TOPIC).value(&value);
+        let refused = (0..200).find_map(|_| producer.send(&record).err()).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::BufferFull);
+        assert_eq!(refused.outcome(), Some(Outcome::NotSent));
+        producer.close(Duration::ZERO).ok();
+    });
+}
