@@ -28,6 +28,18 @@ pub(crate) fn replace(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<()
     rename(files, &aside.0, path)
 }
 
+/// Replaces a file so that also a power cut leaves the old bytes or the new; the new for good once
+/// its folder is flushed, which is left to the caller, who may have more names to flush.
+pub(crate) fn replace_flushed(
+    files: &dyn Files,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(), LogError> {
+    let (aside, file) = write_aside(files, path, bytes)?;
+    file.sync_data().map_err(|error| LogError::io(&aside, "cannot flush", error))?;
+    rename(files, &aside, path)
+}
+
 /// Replaces a file so that also a power cut leaves the old bytes or the new, and the new for good
 /// once this returns.
 pub(crate) fn replace_durably(
@@ -35,9 +47,7 @@ pub(crate) fn replace_durably(
     path: &Path,
     bytes: &[u8],
 ) -> Result<(), LogError> {
-    let (aside, file) = write_aside(files, path, bytes)?;
-    file.sync_data().map_err(|error| LogError::io(&aside, "cannot flush", error))?;
-    rename(files, &aside, path)?;
+    replace_flushed(files, path, bytes)?;
     sync_parent(files, path)
 }
 
@@ -66,8 +76,12 @@ fn rename(files: &dyn Files, aside: &Path, path: &Path) -> Result<(), LogError> 
 }
 
 fn sync_parent(files: &dyn Files, path: &Path) -> Result<(), LogError> {
-    let Some(parent) = path.parent() else { return Ok(()) };
-    files.sync_dir(parent).map_err(|error| LogError::io(parent, "cannot flush the folder", error))
+    path.parent().map_or(Ok(()), |parent| sync_dir(files, parent))
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_dir(files: &dyn Files, dir: &Path) -> Result<(), LogError> {
+    files.sync_dir(dir).map_err(|error| LogError::io(dir, "cannot flush the folder", error))
 }
 
 /// The text of a small file; `None` if it does not exist.
@@ -152,9 +166,24 @@ impl OffsetCheckpoint {
 
     /// Writes the checkpoint for good.
     pub fn write(&self, files: &dyn Files, path: &Path) -> Result<(), LogError> {
+        replace_durably(files, path, self.text().as_bytes())
+    }
+
+    /// Writes several checkpoints of one directory for good, with one flush of its names.
+    pub fn write_all(
+        files: &dyn Files,
+        dir: &Path,
+        checkpoints: &[(&str, Self)],
+    ) -> Result<(), LogError> {
+        for (name, checkpoint) in checkpoints {
+            replace_flushed(files, &dir.join(name), checkpoint.text().as_bytes())?;
+        }
+        sync_dir(files, dir)
+    }
+
+    fn text(&self) -> String {
         let rows = self.entries.iter();
-        let rows = rows.map(|((topic, partition), offset)| format!("{topic} {partition} {offset}"));
-        replace_durably(files, path, rows_text(rows).as_bytes())
+        rows_text(rows.map(|((topic, partition), offset)| format!("{topic} {partition} {offset}")))
     }
 
     /// The offset of a partition.
@@ -183,12 +212,14 @@ pub struct MetaProperties {
 }
 
 impl MetaProperties {
-    /// Reads the file in `dir`; `None` if there is none.
+    /// Reads the file in `dir`; `None` if there is none, or an empty one: a power cut can leave it
+    /// before [`Self::flush`].
     ///
     /// A broken one is an error: to write another would give the directory to somebody else.
     pub fn read(files: &dyn Files, dir: &Path) -> Result<Option<Self>, LogError> {
         let path = dir.join(META_PROPERTIES);
-        let Some(text) = read_text(files, &path)? else { return Ok(None) };
+        let text = read_text(files, &path)?.filter(|text| !text.is_empty());
+        let Some(text) = text else { return Ok(None) };
         let properties = parse_properties(&text);
         let foreign = |what: String| LogError::new(LogErrorKind::Foreign, &path, what);
         let get = |key: &str| {
@@ -208,7 +239,8 @@ impl MetaProperties {
         Ok(Some(Self { cluster_id: get("cluster.id")?.clone(), node_id, directory_id }))
     }
 
-    /// Writes the file into `dir` for good.
+    /// Writes the file into `dir`. It is safe against a power cut once it is flushed, and then the
+    /// directory.
     pub fn write(&self, files: &dyn Files, dir: &Path) -> Result<(), LogError> {
         let mut cluster_id = String::new();
         for symbol in self.cluster_id.chars() {
@@ -221,7 +253,14 @@ impl MetaProperties {
             "version=1\ncluster.id={cluster_id}\nnode.id={}\ndirectory.id={}\n",
             self.node_id, self.directory_id
         );
-        replace_durably(files, &dir.join(META_PROPERTIES), text.as_bytes())
+        replace(files, &dir.join(META_PROPERTIES), text.as_bytes())
+    }
+
+    /// Makes the bytes of the file in `dir` durable.
+    pub fn flush(files: &dyn Files, dir: &Path) -> Result<(), LogError> {
+        let path = dir.join(META_PROPERTIES);
+        let flushed = files.open(&path, OpenMode::Read).and_then(|file| file.sync_data());
+        flushed.map_err(|error| LogError::io(&path, "cannot flush", error))
     }
 }
 
@@ -251,7 +290,8 @@ pub struct CleanShutdown {
 impl CleanShutdown {
     /// Takes the marker away and says whether it was there.
     ///
-    /// It goes at once, so that a crash while loading counts as one (KAFKA-10471).
+    /// It goes at once, so that a crash while loading counts as one (KAFKA-10471). A power cut
+    /// brings it back unless the directory is flushed: before anything is appended.
     pub fn take(files: &dyn Files, dir: &Path) -> Result<Option<Self>, LogError> {
         let path = dir.join(CLEAN_SHUTDOWN);
         let text = match read_text(files, &path) {
@@ -261,7 +301,6 @@ impl CleanShutdown {
             Err(error) => return Err(error),
         };
         files.remove_file(&path).map_err(|error| LogError::io(&path, "cannot remove", error))?;
-        sync_parent(files, &path)?;
         let marker = text.as_deref().and_then(Self::parse);
         if marker.is_none() {
             tracing::warn!(path = %path.display(), "shutdown marker is broken; logs are recovered");
@@ -287,10 +326,12 @@ impl CleanShutdown {
     }
 }
 
-/// The topic id noted in a partition's folder; `None` if there is no note.
+/// The topic id noted in a partition's folder; `None` if there is no note, or an empty one, as a
+/// power cut leaves it.
 pub(crate) fn read_topic_id(files: &dyn Files, dir: &Path) -> Result<Option<Uuid>, LogError> {
     let path = dir.join(PARTITION_METADATA);
-    let Some(text) = read_text(files, &path)? else { return Ok(None) };
+    let text = read_text(files, &path)?.filter(|text| !text.is_empty());
+    let Some(text) = text else { return Ok(None) };
     let properties = parse_properties(&text);
     let version = properties.get("version").map(String::as_str);
     let id = properties.get("topic_id").and_then(|id| id.parse().ok());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::{parse_rows, read_text, replace, replace_durably, rows_text};
+use crate::checkpoint::{parse_rows, read_text, replace, replace_flushed, rows_text};
 use crate::error::LogError;
 use crate::files::Files;
 
@@ -131,8 +131,9 @@ pub(crate) struct UnsyncedEpochs {
 }
 
 impl UnsyncedEpochs {
+    /// Writes the file for good, but for its name: the folder is yet to be flushed.
     pub(crate) fn write(&self, files: &dyn Files) -> Result<(), LogError> {
-        replace_durably(files, &self.path, self.text.as_bytes())
+        replace_flushed(files, &self.path, self.text.as_bytes())
     }
 }
 

@@ -108,8 +108,10 @@ pub struct Log {
     log_start: i64,
     log_end: i64,
     recovery_point: i64,
-    /// Whether names in the folder, or the folder's own, are yet to be flushed.
+    /// Whether names in the folder are yet to be flushed.
     unsynced_names: bool,
+    /// Whether the folder's own name is.
+    unsynced_folder: bool,
     /// Truncations since the log was opened.
     truncations: u64,
     /// Whether something happened that a clean close must write down.
@@ -170,6 +172,8 @@ impl Log {
             log_end: loaded.log_end,
             recovery_point: opening.recovery_point.clamp(0, loaded.log_end),
             unsynced_names: loaded.changed || report.created,
+            // Whoever made the folder may have crashed before it was flushed.
+            unsynced_folder: report.created || !opening.clean,
             truncations: 0,
             changed: loaded.changed,
             failed: None,

@@ -313,7 +313,9 @@ fn broken_small_files_are_rebuilt_with_a_warning() {
                 place.write(name, bad);
                 let (mut log, report) = place.open(Opening::clean(NOW));
                 assert_eq!(state(&log), before, "{name}");
-                assert_eq!(report.warnings.len(), 1, "{name}: {:?}", report.warnings);
+                // An empty note of the topic is what a power cut leaves; nothing to be told.
+                let told = usize::from(!(bad.is_empty() && name == "partition.metadata"));
+                assert_eq!(report.warnings.len(), told, "{name}: {:?}", report.warnings);
                 let known = window(&mut log, 40);
                 assert!(known[5], "{name}");
                 drop(log);

@@ -65,7 +65,11 @@ fn meta_properties_come_back_and_kafkas_are_read() {
         directory.id=hwaSbBqqQaahDvgGtqRVtA\nnode.id=3\nversion=1\n";
     put(&files, &dir.join("meta.properties"), theirs);
     assert_eq!(MetaProperties::read(&files, &dir).expect("read"), Some(ours));
-    for broken in ["", "version=2\ncluster.id=a\nnode.id=1", "version=1\ncluster.id=a\nnode.id=x"] {
+    // As a power cut leaves it in the first moments of a directory.
+    put(&files, &dir.join("meta.properties"), b"");
+    assert_eq!(MetaProperties::read(&files, &dir).expect("read"), None);
+    for broken in ["\n", "version=2\ncluster.id=a\nnode.id=1", "version=1\ncluster.id=a\nnode.id=x"]
+    {
         put(&files, &dir.join("meta.properties"), broken.as_bytes());
         assert!(MetaProperties::read(&files, &dir).is_err(), "{broken}");
     }

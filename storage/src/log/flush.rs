@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Log;
+use crate::checkpoint::sync_dir;
 use crate::epochs::UnsyncedEpochs;
 use crate::error::LogError;
 use crate::files::{File, Files, OpenMode};
@@ -23,7 +24,9 @@ pub struct FlushJob {
     /// Indexes and snapshots of sealed segments, as far as they are there.
     beside: Vec<PathBuf>,
     epochs: Option<UnsyncedEpochs>,
+    /// Whether the names in the folder are to be flushed, and its own name.
     names: bool,
+    folder: bool,
     flushed: Flushed,
 }
 
@@ -52,20 +55,18 @@ impl FlushJob {
         if let Some(epochs) = &self.epochs {
             epochs.write(files)?;
         }
-        if self.names {
-            // A new file, or a new folder, can vanish if what holds its name is not flushed
-            // (KAFKA-3968).
+        // A new file, or a new folder, can vanish if what holds its name is not flushed
+        // (KAFKA-3968). Once for all names of this job.
+        if self.names || self.epochs.is_some() {
             sync_dir(files, &self.dir)?;
-            if let Some(parent) = self.dir.parent() {
-                sync_dir(files, parent)?;
-            }
+        }
+        if self.folder
+            && let Some(parent) = self.dir.parent()
+        {
+            sync_dir(files, parent)?;
         }
         Ok(self.flushed)
     }
-}
-
-fn sync_dir(files: &dyn Files, dir: &Path) -> Result<(), LogError> {
-    files.sync_dir(dir).map_err(|error| LogError::io(dir, "cannot flush the folder", error))
 }
 
 impl Log {
@@ -80,20 +81,25 @@ impl Log {
     /// The flush as a job for another thread.
     pub fn flush_job(&mut self) -> Result<FlushJob, LogError> {
         self.writable()?;
+        let first =
+            segment_of(&self.segments, |segment| segment.base, self.recovery_point).unwrap_or(0);
+        // After a crash the batches tell the epochs that begin in the recovery point's segment and
+        // later. Only for those before it the file must be right, so a flush of the active segment
+        // alone can do without.
+        let seals = first + 1 < self.segments.len();
         let mut job = FlushJob {
             files: Arc::clone(&self.files),
             dir: self.dir.clone(),
             data: Vec::new(),
             beside: Vec::new(),
-            epochs: self.epochs.take_unsynced(),
+            epochs: if seals { self.epochs.take_unsynced() } else { None },
             names: std::mem::take(&mut self.unsynced_names),
+            folder: std::mem::take(&mut self.unsynced_folder),
             flushed: Flushed { log_end: self.log_end, truncations: self.truncations },
         };
         if self.recovery_point == self.log_end {
             return Ok(job);
         }
-        let first =
-            segment_of(&self.segments, |segment| segment.base, self.recovery_point).unwrap_or(0);
         for segment in self.segments.iter().skip(first) {
             job.data.push((self.dir.join(file_name(segment.base, LOG)), Arc::clone(&segment.file)));
         }
@@ -107,6 +113,13 @@ impl Log {
             }
         }
         Ok(job)
+    }
+
+    /// Tells that others changed names in the folder, or beside it: the next flush makes these
+    /// durable together with the log's own.
+    pub fn note_names(&mut self) {
+        self.unsynced_names = true;
+        self.unsynced_folder = true;
     }
 
     /// Takes what a [`FlushJob`] gave. A failed one fails the log.
@@ -137,6 +150,8 @@ impl Log {
         self.producers.write_snapshot(files.as_ref(), &self.dir, self.log_end)?;
         self.unsynced_names = true;
         let mut job = self.flush_job()?;
+        // A clean start trusts the file.
+        job.epochs = job.epochs.or_else(|| self.epochs.take_unsynced());
         job.beside.extend(self.active.index_paths().map(Path::to_owned));
         job.beside.push(self.dir.join(file_name(self.log_end, SNAPSHOT)));
         let outcome = job.run();
