@@ -109,7 +109,7 @@ class Reading {
     this.#finished = this.#given
     if (this.#data !== undefined && this.#given < this.#data.length) {
       if (this.#turn?.over === true) return undefined
-      if (this.#mayGoOn()) return this.#cut(records)
+      if (this.#mayGoOn(records ?? 1)) return this.#cut(records)
     }
     if (this.#isOver()) return undefined
     this.note()
@@ -146,20 +146,22 @@ class Reading {
   }
 
   /** Whether the batch may be given on; now and then the native half is asked. */
-  #mayGoOn () {
+  #mayGoOn (next) {
     const now = Date.now()
     if (++this.#sinceLook < RECORDS_A_LOOK && now === this.#lookedAt) return true
     this.#sinceLook = 0
     this.#lookedAt = now
     this.#count(0)
-    if (this.#turn.over) return true
-    return this.recheck()
+    return this.recheck(next)
   }
 
-  /** Gives the rest of the batch back if its partition was revoked, moved or paused. */
-  recheck () {
+  /**
+   * Gives the rest of the batch back if its partition was revoked, moved or paused. `next` records
+   * of it are about to be given.
+   */
+  recheck (next = 0) {
     if (this.#data === undefined) return false
-    if (this.note()) return true
+    if (this.note(next)) return true
     const { handle } = this.#data
     this.#data = undefined
     call(() => this.#native.giveBack(handle, this.#given))
@@ -167,9 +169,11 @@ class Reading {
   }
 
   /** Tells how far the program is; whether it may go on. */
-  note () {
-    if (this.#data === undefined) return false
-    return call(() => this.#native.progress(this.#data.handle, this.#finished, this.#given))
+  note (next = 0) {
+    const data = this.#data
+    if (data === undefined) return false
+    const given = Math.min(this.#given + next, data.length)
+    return call(() => this.#native.progress(data.handle, this.#finished, given))
   }
 
   /** The offset of the next record to be given, if it is of the batch that is being given out. */

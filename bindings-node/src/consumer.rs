@@ -76,8 +76,8 @@ impl NativeConsumer {
         })
     }
 
-    /// How many records of the batch taken last are finished, and how many the program has seen;
-    /// whether it may go on with it.
+    /// How many records of the batch taken last are finished, and how many the program was given;
+    /// whether it may be given more of it.
     #[napi]
     pub fn progress(
         &self,
@@ -89,7 +89,7 @@ impl NativeConsumer {
         guard(env, || Ok(self.consumer.progress(batch, count(finished), count(given))))
     }
 
-    /// Gives back what the program has not seen of the batch taken last.
+    /// Gives back what the program was not given of the batch taken last.
     #[napi]
     pub fn give_back(&self, env: &Env, batch: &External<Batch>, given: u32) -> napi::Result<()> {
         guard(env, || {

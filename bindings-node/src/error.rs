@@ -52,13 +52,9 @@ pub(crate) fn thrown(env: &Env, error: &Error) -> napi::Error {
 
 /// Facts of an error that JavaScript itself finds, by the name of its kind.
 #[napi]
-pub(crate) fn describe_error<'env>(
-    env: &'env Env,
-    kind: String,
-    message: String,
-) -> napi::Result<Object<'env>> {
+pub(crate) fn describe_error(env: &Env, kind: String, message: String) -> napi::Result<Object<'_>> {
     guard(env, || {
         let kind = ErrorKind::from_name(&kind).unwrap_or(ErrorKind::Internal);
-        Ok(facts(env, &Error::new(kind, message)).map_err(Fault::from)?)
+        facts(env, &Error::new(kind, message)).map_err(Fault::from)
     })
 }

@@ -2,6 +2,14 @@
 //!
 //! It borrows what JavaScript gives, calls the core, and hands results over in arrays, a batch at a
 //! time. Classes, promises and iterators that users see are in `lib/*.js`.
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        unused,
+        reason = "napi exports nothing under test; JavaScript tests all of it"
+    )
+)]
 #![allow(unreachable_pub, reason = "napi exports public methods alone")]
 #![allow(
     clippy::trivially_copy_pass_by_ref,

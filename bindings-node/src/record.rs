@@ -82,7 +82,7 @@ const SHARED_BYTES_MIN: usize = 16 * 1024;
 const ROW_NUMBERS: usize = 8;
 
 /// A batch as `lib/record.js` takes it: buffers, and for each record its places in them.
-pub(crate) fn taken<'env>(env: &'env Env, batch: Batch) -> Result<Object<'env>, Fault> {
+pub(crate) fn taken(env: &Env, batch: Batch) -> Result<Object<'_>, Fault> {
     let len = batch.len();
     let mut layout = Layout {
         copied: Vec::new(),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { once } from 'node:events'
-import { Delivery, OttlaError, Producer, RetriableError, UsageError } from 'ottla'
+import { Broker, Delivery, OttlaError, Producer, RetriableError, UsageError } from 'ottla'
 import { readRecords, readValues, startPlace } from './place.mjs'
 
 let place
@@ -180,19 +180,22 @@ test('a flush waits for records that wait for room', async (t) => {
   assert.equal(delivered, 100)
 })
 
-test('who waits for room too long is told so', async (t) => {
+test('who waits for room too long is told so', async () => {
+  const broker = await Broker.start()
   const producer = new Producer({
-    bootstrapServers: '127.0.0.1:1', bufferMemory: 64 * 1024, maxBlock: 300, deliveryTimeout: 60_000
+    bootstrapServers: broker.address, bufferMemory: 64 * 1024, maxBlock: 300, deliveryTimeout: 60_000
   })
-  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
-  while (producer.push('nowhere', Buffer.alloc(10_000)));
-  const sent = Array.from({ length: 3 }, () => producer.send('nowhere', Buffer.alloc(10_000)))
+  await producer.send('t', 'v')
+  await broker.stop()
+  while (producer.push('t', Buffer.alloc(10_000)));
+  const sent = Array.from({ length: 3 }, () => producer.send('t', Buffer.alloc(10_000)))
   for (const { status, reason } of await Promise.allSettled(sent)) {
     assert.equal(status, 'rejected')
     assert.equal(reason.code, 'BufferFull')
     assert.ok(reason instanceof RetriableError)
     assert.equal(reason.maybeStored, false)
   }
+  await assert.rejects(producer.close({ timeout: 0 }), OttlaError)
 })
 
 test('sendMany reports on each record', async (t) => {

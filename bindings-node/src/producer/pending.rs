@@ -184,7 +184,7 @@ impl Pending {
             let mut reports = env.create_array(0)?;
             for number in std::mem::take(&mut self.complete) {
                 if let Some(report) = self.reports.remove(&number) {
-                    reports.insert(report.to_object(env, number)?)?;
+                    reports.insert(report.into_object(env, number)?)?;
                 }
             }
             news.set("reports", reports)?;
@@ -256,7 +256,7 @@ impl Report {
         }
     }
 
-    fn to_object(self, env: &Env, number: u32) -> Result<Object<'_>, Fault> {
+    fn into_object(self, env: &Env, number: u32) -> Result<Object<'_>, Fault> {
         let mut object = Object::new(env)?;
         object.set("number", number)?;
         object.set("partitions", Int32Array::new(self.partitions))?;
