@@ -1,1 +1,36 @@
-//! Ottla for C.
+//! Ottla for C: what `include/ottla.h` declares.
+//!
+//! A function is three moves: check and borrow what C gives, call the core, wrap what comes out. The
+//! doc comment of a function is that of the header, where it says what C must hold to; that is also
+//! what each function's safety rests on.
+#![allow(non_camel_case_types, reason = "these are the names in C")]
+#![allow(clippy::missing_safety_doc, reason = "the doc comments are the header's, for C")]
+#![allow(unsafe_code, reason = "a function for C")]
+
+use std::ffi::{CStr, c_char};
+
+pub mod batch;
+mod boundary;
+pub mod broker;
+mod config;
+pub mod consumer;
+pub mod error;
+pub mod error_code;
+mod handle;
+pub mod producer;
+pub mod record;
+pub mod reports;
+pub mod sent;
+mod signal;
+
+const VERSION: &CStr = match CStr::from_bytes_with_nul(VERSION_TEXT.as_bytes()) {
+    Ok(version) => version,
+    Err(_) => c"",
+};
+const VERSION_TEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+
+/// The library's version, such as 0.1.0. Never to be freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn ottla_version() -> *const c_char {
+    VERSION.as_ptr()
+}
