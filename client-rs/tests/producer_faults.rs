@@ -134,7 +134,7 @@ fn an_old_broker_is_asked_again_in_a_version_that_it_knows() {
             assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
             let hellos = broker.see(|seen| seen.hellos.clone());
             assert_eq!(hellos[0], 4);
-            assert_eq!(hellos.contains(&hello_max), true, "{hellos:?}");
+            assert!(hellos.contains(&hello_max), "{hellos:?}");
             producer.close(LIMIT).unwrap();
         }
     });
@@ -249,7 +249,9 @@ fn full_memory_makes_senders_wait_and_frees_itself() {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
         let (room, _) = patience::block_on(producer.room(1000));
         room.unwrap();
         producer.flush(LIMIT).unwrap();

@@ -425,7 +425,7 @@ impl<'a> Serving<'a> {
     ) -> Poll<Result<(), Error>> {
         let open = self.session.iter().map(|open| open.token.deadline);
         let open = open.chain(self.unanswered.iter().map(|(_, sent)| sent.deadline)).min();
-        let deadline = open.unwrap_or(self.idle_since + client.max_idle());
+        let deadline = open.unwrap_or_else(|| self.idle_since + client.max_idle());
         if deadline > now && self.timer.poll(Some(deadline), cx).is_pending() {
             return Poll::Pending;
         }

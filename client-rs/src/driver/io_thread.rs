@@ -149,9 +149,10 @@ fn leave() {
 /// Waits for a thread that is about to end, unless this is it.
 fn join_ending() {
     let ending = lock(&ENDING).take();
-    if let Some(thread) = ending.filter(|thread| thread.thread().id() != thread::current().id()) {
-        // Its panics were caught and told where they happened.
-        let _: thread::Result<()> = thread.join();
+    if let Some(thread) = ending.filter(|thread| thread.thread().id() != thread::current().id())
+        && thread.join().is_err()
+    {
+        tracing::error!("the client's thread panicked");
     }
 }
 
@@ -189,7 +190,9 @@ fn serve(runtime: Runtime, inbox: &Inbox) {
             loop {
                 inbox.wake.begin();
                 let arrivals = std::mem::take(&mut *lock(&inbox.arrivals));
-                arrivals.into_iter().for_each(|arrive| arrive());
+                for arrive in arrivals {
+                    arrive();
+                }
                 if *lock(&inbox.stop) {
                     return Poll::Ready(());
                 }

@@ -47,12 +47,8 @@ impl Sent {
     /// Waits for what became of it. `Timeout` if that is not known in time; it stays on its way.
     pub fn wait(&self, timeout: Duration) -> Result<Delivery, Error> {
         let batches = [(&self.batch, self.index)];
-        if wait_all(&batches, timeout) {
-            if let Some(result) = self.result() {
-                return result;
-            }
-        }
-        Err(not_yet(timeout))
+        wait_all(&batches, timeout);
+        self.result().unwrap_or_else(|| Err(not_yet(timeout)))
     }
 
     /// Puts its batch into the queue when its end is known; at once, if that is now.
@@ -77,7 +73,7 @@ impl fmt::Debug for Sent {
             .field("batch_id", &self.batch_id())
             .field("index", &self.index)
             .field("result", &self.result())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,8 +228,8 @@ fn poll_record(
     Poll::Pending
 }
 
-/// Waits for all records' results; whether all came in time.
-fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) -> bool {
+/// Waits for all records' results, as far as they come in time.
+fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) {
     let mut deadline = None;
     let parker = Parker::current();
     for (batch, index) in records {
@@ -245,12 +241,11 @@ fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) -> bool {
             let now = clock::now();
             let deadline = *deadline.get_or_insert(now + timeout);
             if deadline <= now {
-                return false;
+                return;
             }
             parker.park(deadline - now);
         }
     }
-    true
 }
 
 fn notify(batch: &Arc<Completion>, index: u32, queue: &Arc<Completions>) {

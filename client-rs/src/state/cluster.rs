@@ -26,11 +26,6 @@ impl Cluster {
         self.topics.get(name).filter(|topic| topic.error.is_none())
     }
 
-    /// The topic of an id.
-    pub(crate) fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
-        self.topics.values().find(|topic| topic.id == id && !id.is_zero())
-    }
-
     /// A partition of a topic without an error.
     pub(crate) fn partition(&self, topic: &str, partition: i32) -> Option<&Partition> {
         self.topic(topic)?.partitions.get(usize::try_from(partition).ok()?)

@@ -267,7 +267,9 @@ impl Completions {
 
 impl fmt::Debug for Completions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completions").field("waiting", &lock(&self.batches).len()).finish()
+        f.debug_struct("Completions")
+            .field("waiting", &lock(&self.batches).len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use ottla_protocol::Reader;
 
 use super::batch::Manners;
 use super::slot::Slot;
-use super::staging::{self, Staged};
+use super::staging::{self, Staged, StagedRecord};
 use super::topics::{TopicFace, Topics};
 use super::{Accumulator, AppendError, no_partition};
 use crate::error::{Error, Outcome};
@@ -69,7 +69,7 @@ impl Accumulator {
         while let Some(chunk) = chunks.pop_front() {
             let mut headers = Vec::new();
             let mut reader = Reader::new(&chunk.data);
-            while let Ok((partition, timestamp, key, value)) =
+            while let Ok(StagedRecord { partition, timestamp, key, value }) =
                 staging::read(&mut reader, &mut headers)
             {
                 let record = Record {

@@ -101,13 +101,17 @@ impl Memory {
                 }
             }
         }
-        granted.into_iter().for_each(|waiter| waiter.wake());
+        for waiter in granted {
+            waiter.wake();
+        }
     }
 
     /// Wakes all who wait, so that they see that the producer is closed.
     pub(crate) fn wake_all(&self) {
         let waiting: Vec<_> = lock(&self.waiting).iter().cloned().collect();
-        waiting.into_iter().for_each(|waiter| waiter.wake());
+        for waiter in waiting {
+            waiter.wake();
+        }
     }
 
     /// A chunk of this capacity, if the budget has room.
@@ -181,7 +185,9 @@ impl Memory {
                 !late
             });
         }
-        over.into_iter().for_each(|waiter| waiter.wake());
+        for waiter in over {
+            waiter.wake();
+        }
         self.grant();
     }
 

@@ -93,11 +93,20 @@ fn write_bytes(bytes: Option<&[u8]>, w: &mut Writer) {
     w.raw(bytes.unwrap_or_default());
 }
 
-/// Reads a record back, with its time; its headers go to `headers`.
+/// A staged record without its headers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StagedRecord<'a> {
+    pub(crate) partition: Option<i32>,
+    pub(crate) timestamp: i64,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+/// Reads a record back; its headers go to `headers`.
 pub(crate) fn read<'a>(
     r: &mut Reader<'a>,
     headers: &mut Vec<Header<'a>>,
-) -> Result<(Option<i32>, i64, Option<&'a [u8]>, Option<&'a [u8]>), DecodeError> {
+) -> Result<StagedRecord<'a>, DecodeError> {
     let partition = Some(r.i32()?).filter(|&partition| partition >= 0);
     let timestamp = r.i64()?;
     let key = r.nullable_bytes()?;
@@ -109,7 +118,7 @@ pub(crate) fn read<'a>(
         // It was text when it came.
         headers.push(Header { key: std::str::from_utf8(key).unwrap_or_default(), value });
     }
-    Ok((partition, timestamp, key, value))
+    Ok(StagedRecord { partition, timestamp, key, value })
 }
 
 #[cfg(test)]
@@ -127,7 +136,7 @@ mod tests {
             Room { memory: &memory, batch_bytes: 1000, granted: None, manners: Manners::Grab };
         let mut staged = Staged::new(Completion::staged(1, &"t".into()), Instant::now());
         let headers = [Header::new("a", b""), Header { key: "a", value: None }];
-        let large = [9; 20_000];
+        let large = vec![9; 20_000];
         let records = [
             Record::to("t"),
             Record::to("t").key(b"").value(b"v").partition(3),
@@ -150,7 +159,8 @@ mod tests {
         }
         assert_eq!(found.len(), records.len());
         for ((record, found), headers) in records.iter().zip(found).zip(seen_headers) {
-            assert_eq!((record.partition, record.key, record.value), (found.0, found.2, found.3));
+            let wanted = (record.partition, record.key, record.value);
+            assert_eq!(wanted, (found.partition, found.key, found.value));
             assert_eq!(record.headers, headers);
         }
     }

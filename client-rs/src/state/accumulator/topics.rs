@@ -30,13 +30,11 @@ impl TopicFace {
         record: &Record<'_>,
         rules: (Partitioner, Keyless),
     ) -> Option<&Arc<Slot>> {
-        let index = match record.partition {
-            Some(named) => usize::try_from(named).ok()?,
-            None => {
-                let choice =
-                    Choice { count: self.slots.len(), led: &self.led, cursor: &self.cursor };
-                partition(rules.0, rules.1, record.key, &choice)
-            }
+        let index = if let Some(named) = record.partition {
+            usize::try_from(named).ok()?
+        } else {
+            let choice = Choice { count: self.slots.len(), led: &self.led, cursor: &self.cursor };
+            partition(rules.0, rules.1, record.key, &choice)
         };
         self.slots.get(index)
     }

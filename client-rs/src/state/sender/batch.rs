@@ -146,11 +146,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Whether it has its header.
-    pub(crate) const fn is_sealed(&self) -> bool {
-        !self.header.is_empty()
-    }
-
     /// All of it, as a chain of slices.
     pub(crate) fn pieces(&self) -> Vec<Bytes> {
         std::iter::once(&self.header).chain(&self.body).cloned().collect()

@@ -1,7 +1,6 @@
 //! What the producer was asked for: to flush, and to close.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Sender;
 use crate::error::{Error, ErrorKind};

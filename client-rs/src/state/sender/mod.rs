@@ -1,6 +1,8 @@
 //! The producer's machine: which batches go out when, and what becomes of them.
 
+mod answers;
 pub(crate) mod batch;
+mod dispatch;
 mod flush;
 mod identity;
 mod produce;
@@ -17,24 +19,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_protocol::record::Compression;
 
 use self::batch::Batch;
 use self::flush::Flushes;
 use self::identity::Identity;
-use self::produce::{Part, ProduceBody};
-use self::queue::{Ended, Limits, Numbering, Queue};
+use self::produce::Part;
+use self::queue::{Limits, Numbering};
 use self::topics::{KnownTopic, Partition};
-use self::verdict::Verdict;
 use super::accumulator::Accumulator;
 use super::backoff::Backoff;
-use super::completion::Outcome as Ending;
-use super::machine::{
-    Answer, Context, JobResult, Lane, LinkFault, Machine, Next, Reply, Request, Target,
-};
+use super::machine::{Context, JobResult, Machine, Next, Reply};
 use crate::config::ProducerConfig;
-use crate::error::{Error, ErrorKind, Outcome};
+use crate::error::{Error, ErrorKind};
 
 /// Compression of fewer bytes is done at once.
 const INLINE_BYTES_MAX: usize = 8 * 1024;
@@ -179,223 +176,6 @@ impl Sender {
         batch.packing = true;
         self.jobs.insert(token, (key, batch.id()));
         cx.run(token, move || Box::new(compress()));
-    }
-
-    /// Sends what is due, broker by broker.
-    fn produce(&mut self, cx: &mut Context<'_>) {
-        let mut members: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
-        let mut leaderless = false;
-        for &key in &self.active {
-            match self.partitions.get(key).and_then(|partition| partition.leader) {
-                Some(leader) => members.entry(leader).or_default().push(key),
-                None => leaderless = true,
-            }
-        }
-        if leaderless {
-            cx.metadata.request_refresh(cx.now);
-        }
-        for (id, keys) in members {
-            while self.produce_to(id, &keys, cx) {}
-        }
-    }
-
-    /// One request to one broker; whether there was something to send.
-    fn produce_to(&mut self, id: i32, keys: &[usize], cx: &mut Context<'_>) -> bool {
-        let node = self.nodes.entry(id).or_default();
-        if node.muted_until.is_some_and(|until| until > cx.now) || node.in_flight >= REQUESTS_MAX {
-            return false;
-        }
-        node.muted_until = None;
-        let idle = node.in_flight == 0;
-        let first = node.requests.checked_rem(keys.len()).unwrap_or(0);
-        let (before, after) = keys.split_at(first);
-        let mut parts: Vec<(Part, Vec<Bytes>)> = Vec::new();
-        let mut bytes = 0;
-        for &key in after.iter().chain(before) {
-            self.take_open(key, idle, cx);
-            let numbering = self.identity.numbering();
-            let Some(partition) = self.partitions.get_mut(key) else { continue };
-            let Some(len) = partition.queue.next_len(cx.now, numbering) else { continue };
-            if !parts.is_empty() && bytes + len > self.config.request_bytes_max {
-                continue;
-            }
-            let again = partition.queue.retry_at().is_some();
-            let Some(batch) = partition.queue.begin(numbering) else { continue };
-            let (batch, pieces) = (batch.id(), batch.pieces());
-            bytes += len;
-            parts.push((partition.part(key, batch), pieces));
-            self.face.counters.retries.fetch_add(u64::from(again), Ordering::Relaxed);
-        }
-        if parts.is_empty() {
-            return false;
-        }
-        self.send(id, parts, cx);
-        true
-    }
-
-    /// Takes a partition's open batch, if it is due and could go out.
-    fn take_open(&mut self, key: usize, idle: bool, cx: &mut Context<'_>) {
-        let Some(partition) = self.partitions.get_mut(key) else { return };
-        let Some(open) = partition.open else { return };
-        let numbered = self.identity.numbering() != Numbering::Unknown;
-        let due = idle
-            || self.close_by.is_some()
-            || self.flushes.covers(open.id)
-            || self.face.memory.is_awaited()
-            || open.opened_at + self.config.linger <= cx.now;
-        if due && numbered && partition.queue.is_drained() && partition.queue.takes_new() {
-            partition.slot.take_all(&mut self.taken);
-            partition.open = None;
-            self.take_over(key, cx);
-        }
-    }
-
-    fn send(&mut self, node: i32, mut parts: Vec<(Part, Vec<Bytes>)>, cx: &mut Context<'_>) {
-        parts.sort_by(|(one, _), (two, _)| {
-            (&one.topic, one.partition).cmp(&(&two.topic, two.partition))
-        });
-        let (parts, pieces): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        let timeout = self.config.common.request_timeout;
-        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        let body = ProduceBody::new(self.config.acks.number(), timeout_ms, &parts, pieces);
-        let token = self.token();
-        self.open.insert(token, Open { node, parts });
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.in_flight += 1;
-            node.requests = node.requests.wrapping_add(1);
-        }
-        self.face.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let lane = Lane::Produce;
-        cx.send(Request { to: Target::Node(node), lane, token, timeout, body: Box::new(body) });
-    }
-
-    fn handle_produce(&mut self, open: Open, reply: Reply, cx: &mut Context<'_>) {
-        if let Some(node) = self.nodes.get_mut(&open.node) {
-            node.in_flight = node.in_flight.saturating_sub(1);
-        }
-        match reply {
-            Ok(_) if self.config.acks.number() == 0 => {
-                for part in &open.parts {
-                    let done = Verdict::Stored { base_offset: -1, append_time: -1 };
-                    self.judge(part, done, cx);
-                }
-            }
-            Ok(answer) => self.handle_answer(&open, &answer, cx),
-            Err(fault) => {
-                cx.metadata.request_refresh(cx.now);
-                self.handle_fault(&open, &fault, cx);
-            }
-        }
-    }
-
-    fn handle_answer(&mut self, open: &Open, answer: &Answer, cx: &mut Context<'_>) {
-        let response = match answer.decode::<ProduceResponse<'_>>() {
-            Ok(response) => response,
-            Err(error) => {
-                let fault = LinkFault { error, written: true };
-                return self.handle_fault(open, &fault, cx);
-            }
-        };
-        let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
-        if let Some(node) = self.nodes.get_mut(&open.node).filter(|_| throttle > 0) {
-            // KIP-219: the broker has answered, and takes nothing more for so long.
-            node.muted_until = Some(cx.now + Duration::from_millis(throttle));
-        }
-        for broker in &response.node_endpoints {
-            cx.metadata.learn_broker(broker.node_id, broker.host, broker.port);
-        }
-        let mut place = (0, 0);
-        for part in &open.parts {
-            let found = produce::find(&response, part, &mut place);
-            let verdict = produce::verdict(part, found);
-            let refresh = found.is_some_and(|found| found.error_code.refresh().is_some());
-            self.judge(part, verdict, cx);
-            let leader = found.map(|found| &found.current_leader).filter(|leader| {
-                let (id, epoch) = (leader.leader_id, leader.leader_epoch);
-                cx.metadata.learn_leader(&part.topic, part.partition, id, epoch)
-            });
-            if leader.is_some() {
-                if let Some(partition) = self.partitions.get_mut(part.key) {
-                    partition.queue.retry_at_once(cx.now);
-                }
-            } else if refresh {
-                cx.metadata.request_refresh(cx.now);
-            }
-        }
-    }
-
-    fn handle_fault(&mut self, open: &Open, fault: &LinkFault, cx: &mut Context<'_>) {
-        for part in &open.parts {
-            let error = fault.error.clone().with_topic(&part.topic).with_partition(part.partition);
-            let written = fault.written;
-            let hopeless = error.kind() == ErrorKind::UnsupportedVersion
-                // What was written without asking for an answer is not sent twice.
-                || (self.config.acks.number() == 0 && written);
-            let verdict = match hopeless {
-                true if written => Verdict::Reject(error.with_outcome(Outcome::PossiblyPersisted)),
-                true => Verdict::Reject(error),
-                false => Verdict::Lost { error, written },
-            };
-            self.judge(part, verdict, cx);
-        }
-    }
-
-    /// Applies what became of a batch's attempt.
-    fn judge(&mut self, part: &Part, verdict: Verdict, cx: &mut Context<'_>) {
-        let fatal = match &verdict {
-            Verdict::Fatal(error) => Some(error.clone()),
-            _ => None,
-        };
-        let (backoff, random) = (self.backoff, &mut *cx.random);
-        let (face, outstanding) = (&self.face, &mut self.outstanding);
-        let Some(partition) = self.partitions.get_mut(part.key) else { return };
-        let mut parted = false;
-        let split = |batch: &Batch| {
-            let halves = batch.split(&face.memory, || face.new_id());
-            if let Some((halves, _)) = &halves {
-                outstanding.extend(halves.iter().map(Batch::id));
-                parted = true;
-            }
-            halves
-        };
-        let pause = |failures| backoff.pause(failures, random);
-        partition.queue.handle(part.batch, verdict, cx.now, pause, split);
-        if parted {
-            // Who waits for the whole waits for the halves.
-            self.flushes.extend(self.face.peek_id());
-        }
-        self.finish(part.key);
-        if let Some(error) = fatal {
-            self.end_all(&error);
-        }
-    }
-
-    /// Tells those who wait for batches that have ended.
-    fn finish(&mut self, key: usize) {
-        let Some(partition) = self.partitions.get_mut(key) else { return };
-        let ended = std::mem::take(&mut partition.queue.ended);
-        if partition.is_idle() {
-            self.active.remove(&key);
-        }
-        for Ended { completion, holders, records, ending } in ended {
-            self.outstanding.remove(&completion.id());
-            let records = u64::try_from(records).unwrap_or(0);
-            let counters = &self.face.counters;
-            match &ending {
-                Ending::Stored { .. } => {
-                    counters.delivered.fetch_add(records, Ordering::Relaxed);
-                }
-                Ending::Failed(error) => {
-                    tracing::warn!(%error, records, "records were not delivered");
-                    counters.failed.fetch_add(records, Ordering::Relaxed);
-                    if completion.is_unobserved(holders) {
-                        self.face.report(records, error);
-                    }
-                }
-                Ending::Forwarded(_) => {}
-            }
-            self.face.wakes(completion.resolve(ending));
-        }
     }
 
     /// Ends batches whose time is over, and numbers anew those behind a gap.

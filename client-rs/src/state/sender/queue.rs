@@ -385,7 +385,9 @@ impl Queue {
                 _ => {}
             }
         }
-        gaps.into_iter().for_each(|(sequence, ambiguous)| self.note_gap(sequence, ambiguous));
+        for (sequence, ambiguous) in gaps {
+            self.note_gap(sequence, ambiguous);
+        }
         self.pop_ended();
         for (completion, error, records) in told {
             let ending = Ending::Failed(error);

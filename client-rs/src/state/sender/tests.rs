@@ -15,14 +15,17 @@ use ottla_protocol::messages::produce_response::{
 use ottla_protocol::record::Batch as Wire;
 use ottla_protocol::{ApiKey, ErrorCode, Message, Uuid, Writer, frame};
 
+use ottla_protocol::messages::produce_response::ProduceResponse;
+
 use super::*;
 use crate::config::Options;
+use crate::error::Outcome;
 use crate::record::{Delivery, Record};
 use crate::state::accumulator::Moment;
 use crate::state::accumulator::batch::Manners;
 use crate::state::backoff::Random;
 use crate::state::completion::Completion;
-use crate::state::machine::{Frame, Job};
+use crate::state::machine::{Answer, Frame, Job, LinkFault, Request, Target};
 use crate::state::metadata::Metadata;
 use crate::state::parker::Signal;
 
@@ -112,7 +115,7 @@ impl Trial {
     }
 
     fn turn(&mut self) {
-        self.next = self.call(|sender, cx| sender.turn(cx));
+        self.next = self.call(Machine::turn);
     }
 
     fn send_to(&mut self, partition: i32, value: &str) -> Token {

@@ -35,7 +35,7 @@ struct Out {
 impl Trial {
     fn new() -> Self {
         let limits =
-            Limits { in_flight_max: 5, retries: 1000, delivery_timeout: Duration::from_secs(120) };
+            Limits { in_flight_max: 5, retries: 1000, delivery_timeout: Duration::from_mins(2) };
         Self {
             queue: Queue::new(limits),
             memory: Memory::new(1 << 30),
@@ -175,7 +175,9 @@ fn failed_batches_go_out_again_one_by_one_in_order_and_unchanged() {
     let mut trial = Trial::new();
     let ids: Vec<u64> = (0..3).map(|_| trial.take(2)).collect();
     let first = trial.send();
-    ids.iter().for_each(|&id| trial.lost(id));
+    for id in ids.clone() {
+        trial.lost(id);
+    }
     let later = trial.take(1);
     assert_eq!(trial.send(), [], "not before the pause is over");
     trial.wait(PAUSE);
@@ -346,7 +348,7 @@ fn nothing_follows_a_batch_that_expired_on_its_way_until_it_is_answered() {
     let mut trial = Trial::new();
     let late = trial.take(2);
     trial.send();
-    trial.wait(Duration::from_secs(120));
+    trial.wait(Duration::from_mins(2));
     let next = trial.take(1);
     trial.expire();
     assert_eq!(trial.ended(), [(late, Some(Outcome::PossiblyPersisted))]);
@@ -362,7 +364,7 @@ fn an_expired_batch_that_was_stored_after_all_needs_no_new_epoch() {
     let mut trial = Trial::new();
     let late = trial.take(2);
     trial.send();
-    trial.wait(Duration::from_secs(120));
+    trial.wait(Duration::from_mins(2));
     let next = trial.take(1);
     trial.expire();
     trial.ended();
@@ -376,10 +378,10 @@ fn an_expired_batch_before_one_that_was_stored_needs_no_new_epoch() {
     let mut trial = Trial::new();
     let late = trial.take(2);
     trial.send();
-    trial.wait(Duration::from_secs(60));
+    trial.wait(Duration::from_mins(1));
     let second = trial.take(1);
     trial.send();
-    trial.wait(Duration::from_secs(60));
+    trial.wait(Duration::from_mins(1));
     trial.expire();
     assert_eq!(trial.ended(), [(late, Some(Outcome::PossiblyPersisted))]);
     trial.lost(late);

@@ -1,0 +1,101 @@
+//! What goes out: which batches are due, and which broker gets them in one request.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::produce::{Part, ProduceBody};
+use super::queue::Numbering;
+use super::{Open, REQUESTS_MAX, Sender};
+use crate::state::machine::{Context, Lane, Request, Target};
+
+impl Sender {
+    /// Sends what is due, broker by broker.
+    pub(super) fn produce(&mut self, cx: &mut Context<'_>) {
+        let mut members: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+        let mut leaderless = false;
+        for &key in &self.active {
+            match self.partitions.get(key).and_then(|partition| partition.leader) {
+                Some(leader) => members.entry(leader).or_default().push(key),
+                None => leaderless = true,
+            }
+        }
+        if leaderless {
+            cx.metadata.request_refresh(cx.now);
+        }
+        for (id, keys) in members {
+            while self.produce_to(id, &keys, cx) {}
+        }
+    }
+
+    /// One request to one broker; whether there was something to send.
+    fn produce_to(&mut self, id: i32, keys: &[usize], cx: &mut Context<'_>) -> bool {
+        let node = self.nodes.entry(id).or_default();
+        if node.muted_until.is_some_and(|until| until > cx.now) || node.in_flight >= REQUESTS_MAX {
+            return false;
+        }
+        node.muted_until = None;
+        let idle = node.in_flight == 0;
+        let first = node.requests.checked_rem(keys.len()).unwrap_or(0);
+        let (before, after) = keys.split_at(first);
+        let mut parts: Vec<(Part, Vec<Bytes>)> = Vec::new();
+        let mut bytes = 0;
+        for &key in after.iter().chain(before) {
+            self.take_open(key, idle, cx);
+            let numbering = self.identity.numbering();
+            let Some(partition) = self.partitions.get_mut(key) else { continue };
+            let Some(len) = partition.queue.next_len(cx.now, numbering) else { continue };
+            if !parts.is_empty() && bytes + len > self.config.request_bytes_max {
+                continue;
+            }
+            let again = partition.queue.retry_at().is_some();
+            let Some(batch) = partition.queue.begin(numbering) else { continue };
+            let (batch, pieces) = (batch.id(), batch.pieces());
+            bytes += len;
+            parts.push((partition.part(key, batch), pieces));
+            self.face.counters.retries.fetch_add(u64::from(again), Ordering::Relaxed);
+        }
+        if parts.is_empty() {
+            return false;
+        }
+        self.send(id, parts, cx);
+        true
+    }
+
+    /// Takes a partition's open batch, if it is due and could go out.
+    fn take_open(&mut self, key: usize, idle: bool, cx: &mut Context<'_>) {
+        let Some(partition) = self.partitions.get_mut(key) else { return };
+        let Some(open) = partition.open else { return };
+        let numbered = self.identity.numbering() != Numbering::Unknown;
+        let due = idle
+            || self.close_by.is_some()
+            || self.flushes.covers(open.id)
+            || self.face.memory.is_awaited()
+            || open.opened_at + self.config.linger <= cx.now;
+        if due && numbered && partition.queue.is_drained() && partition.queue.takes_new() {
+            partition.slot.take_all(&mut self.taken);
+            partition.open = None;
+            self.take_over(key, cx);
+        }
+    }
+
+    fn send(&mut self, node: i32, mut parts: Vec<(Part, Vec<Bytes>)>, cx: &mut Context<'_>) {
+        parts.sort_by(|(one, _), (two, _)| {
+            (&one.topic, one.partition).cmp(&(&two.topic, two.partition))
+        });
+        let (parts, pieces): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let timeout = self.config.common.request_timeout;
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        let body = ProduceBody::new(self.config.acks.number(), timeout_ms, &parts, pieces);
+        let token = self.token();
+        self.open.insert(token, Open { node, parts });
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.in_flight += 1;
+            node.requests = node.requests.wrapping_add(1);
+        }
+        self.face.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let lane = Lane::Produce;
+        cx.send(Request { to: Target::Node(node), lane, token, timeout, body: Box::new(body) });
+    }
+}
