@@ -30,7 +30,18 @@ pub(crate) struct Run {
     command: Command,
     shown: String,
     limit: Duration,
-    quiet: bool,
+    show: Show,
+}
+
+/// What of a command's output is shown while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Show {
+    /// All of it.
+    All,
+    /// Standard error alone; standard output is only read.
+    Errors,
+    /// Nothing, and both are read; if it fails, what they said.
+    Nothing,
 }
 
 /// What a finished command left.
@@ -49,7 +60,7 @@ impl Run {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).process_group(0);
         let shown = program.to_string_lossy().into_owned();
-        Self { command, shown, limit: DEFAULT_LIMIT, quiet: false }
+        Self { command, shown, limit: DEFAULT_LIMIT, show: Show::All }
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
@@ -88,23 +99,30 @@ impl Run {
 
     /// Shows its output only if it fails.
     pub(crate) fn quiet(mut self) -> Self {
-        self.quiet = true;
+        self.show = Show::Nothing;
+        self
+    }
+
+    /// Reads its standard output without showing it; standard error is not among its lines.
+    pub(crate) fn silent(mut self) -> Self {
+        self.show = Show::Errors;
         self
     }
 
     /// Runs it to its end, whatever its status.
     pub(crate) fn finish(mut self) -> Done<Finished> {
-        if !self.quiet {
+        let show = self.show;
+        if show == Show::All {
             println!("$ {}", self.shown);
         }
         self.command.stdout(Stdio::piped());
-        self.command.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
+        self.command.stderr(if show == Show::Nothing { Stdio::piped() } else { Stdio::inherit() });
         let mut child = self.command.spawn().doing(format_args!("cannot run {}", self.shown))?;
         let group = Group::of(&child)?;
         let lines = Arc::new(Mutex::new(Vec::new()));
         let mut readers = Vec::new();
         if let Some(out) = child.stdout.take() {
-            readers.push(collect(out, &lines, !self.quiet));
+            readers.push(collect(out, &lines, show == Show::All));
         }
         if let Some(err) = child.stderr.take() {
             readers.push(collect(err, &lines, false));
@@ -123,18 +141,18 @@ impl Run {
         if in_time {
             return Ok(finished);
         }
-        finished.show_tail(self.quiet);
+        finished.show_tail(show);
         Err(format!("{} did not end within {} s", finished.shown, self.limit.as_secs()).into())
     }
 
     /// Runs it to its end and gives its lines; any status but success is a failure.
     pub(crate) fn check(self) -> Done<Vec<String>> {
-        let quiet = self.quiet;
+        let show = self.show;
         let finished = self.finish()?;
         if finished.status.success() {
             return Ok(finished.lines);
         }
-        finished.show_tail(quiet);
+        finished.show_tail(show);
         Err(finished.failure())
     }
 
@@ -155,8 +173,8 @@ impl Finished {
         Stop::Failed(format!("{} ended with {}", self.shown, self.status))
     }
 
-    fn show_tail(&self, quiet: bool) {
-        if quiet {
+    fn show_tail(&self, show: Show) {
+        if show == Show::Nothing {
             println!("$ {}", self.shown);
             for line in &self.lines[self.lines.len().saturating_sub(SHOWN_LINES)..] {
                 println!("{line}");

@@ -40,7 +40,7 @@ pub(crate) static PYTHON: Tool = Tool {
 /// Node 20 or later, with npm.
 pub(crate) static NODE: Tool = Tool {
     name: "node (20 or later)",
-    probe: &["node", "-e", "process.exit(+process.versions.node.split('.')[0] < 20)"],
+    probe: &["node", "-e", "process.exit(+process.versions.node.split('.')[0] < 20 ? 1 : 0)"],
     packages: &["nodejs"],
 };
 /// Node's package manager.

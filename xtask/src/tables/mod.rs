@@ -68,24 +68,19 @@ const FILES: &[(&str, Render)] = &[
     ("bindings-node/lib/errors.d.ts", node::errors),
 ];
 
+/// Files that a program prints whole: the path, its package, its name.
+const PRINTED: &[(&str, &str, &str)] = &[("bindings-c/include/ottla.h", "ottla-c", "header")];
+
 /// Writes the files, or with `check` fails if one differs from what stands there.
 pub(crate) fn run(workspace: &Workspace, check: bool) -> Done {
     let tables = fetch(workspace)?;
     let mut differ = Vec::new();
     for (path, render) in FILES {
-        let full = workspace.root.join(path);
-        let text = render(&tables);
-        if fs::read_to_string(&full).is_ok_and(|present| present == text) {
-            continue;
-        }
-        if check {
-            differ.push(*path);
-            continue;
-        }
-        let folder = full.parent().unwrap_or(&workspace.root);
-        fs::create_dir_all(folder).doing(format_args!("cannot make {}", folder.display()))?;
-        write(&full, text)?;
-        println!("wrote {path}");
+        settle(workspace, path, &render(&tables), check, &mut differ)?;
+    }
+    for (path, package, example) in PRINTED {
+        let text = print(workspace, package, example)?.join("\n") + "\n";
+        settle(workspace, path, &text, check, &mut differ)?;
     }
     if differ.is_empty() {
         return Ok(());
@@ -93,11 +88,33 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Done {
     Err(format!("not as generated: {}; run cargo xtask codegen", differ.join(", ")).into())
 }
 
+/// Writes one file if it is not as it should be, or with `check` only notes that.
+fn settle(ws: &Workspace, path: &str, text: &str, check: bool, differ: &mut Vec<String>) -> Done {
+    let full = ws.root.join(path);
+    if fs::read_to_string(&full).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    if check {
+        differ.push(path.to_owned());
+        return Ok(());
+    }
+    let folder = full.parent().unwrap_or(&ws.root);
+    fs::create_dir_all(folder).doing(format_args!("cannot make {}", folder.display()))?;
+    write(&full, text)?;
+    println!("wrote {path}");
+    Ok(())
+}
+
+/// What an example of ours prints on its standard output.
+fn print(workspace: &Workspace, package: &str, example: &str) -> Done<Vec<String>> {
+    let print = ["--quiet", "--package", package, "--example", example];
+    workspace.cargo("run").args(print).silent().check()
+}
+
 fn fetch(workspace: &Workspace) -> Done<Tables> {
     let mut lines = Vec::new();
     for (package, program) in [("ottla", "tables"), ("ottla-broker", "options")] {
-        let print = ["--quiet", "--package", package, "--example", program];
-        lines.extend(workspace.cargo("run").args(print).quiet().check()?);
+        lines.extend(print(workspace, package, program)?);
     }
     parse(&lines)
 }

@@ -15,12 +15,17 @@ pub(super) fn options(tables: &Tables) -> String {
         text.push_str(&format!("\n/** {doc} */\nexport interface {name}{extends} {{\n"));
         for option in tables.options.iter().filter(|option| option.scope == scope) {
             let doc = format!("{} {}", option.doc, option.terms());
-            let mut names = vec![camel(&option.short), camel(&option.kafka)];
-            names.dedup();
-            for name in names {
-                text.push_str("  /**\n");
-                text.push_str(&wrap(&doc, "   * "));
-                text.push_str(&format!("   */\n  {name}?: {};\n", type_of(option)));
+            let first = camel(&option.short);
+            let mut others = vec![camel(&option.kafka), option.kafka.clone()];
+            others.dedup();
+            others.retain(|name| *name != first);
+            let kind = type_of(option);
+            text.push_str("  /**\n");
+            text.push_str(&wrap(&doc, "   * "));
+            text.push_str(&format!("   */\n  {first}?: {kind}\n"));
+            for name in others {
+                let key = if name.contains('.') { format!("'{name}'") } else { name };
+                text.push_str(&format!("  /** The same as `{first}`. */\n  {key}?: {kind}\n"));
             }
         }
         text.push_str("}\n");
