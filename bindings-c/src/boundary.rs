@@ -15,7 +15,7 @@ use crate::error::ottla_error_t;
 use crate::handle;
 
 /// As long as it takes. Not the largest time there is: clocks are added to it.
-pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub(crate) const FOREVER: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Runs the body of a function that returns its error, or null.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), ottla_error_t>) -> *mut ottla_error_t {

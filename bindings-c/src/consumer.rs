@@ -28,6 +28,16 @@ pub enum ottla_commit_t {
     OTTLA_COMMIT_SOON = 1,
 }
 
+impl ottla_commit_t {
+    fn of(mode: c_int) -> Result<Self, Error> {
+        match mode {
+            0 => Ok(Self::OTTLA_COMMIT_SYNC),
+            1 => Ok(Self::OTTLA_COMMIT_SOON),
+            _ => Err(refused("mode", format_args!("is {mode}: no value of ottla_commit_t"))),
+        }
+    }
+}
+
 /// Reads topics, sharing their partitions with the other members of its group. Made by
 /// ottla_consumer_new.
 ///
@@ -74,13 +84,10 @@ impl ottla_consumer_t {
 
     fn commit(&self, what: Commit<'_>, mode: c_int) -> Result<(), Error> {
         let consumer = self.consumer.get()?;
-        if mode == ottla_commit_t::OTTLA_COMMIT_SYNC as c_int {
-            return consumer.commit(what, self.api_timeout);
+        match ottla_commit_t::of(mode)? {
+            ottla_commit_t::OTTLA_COMMIT_SYNC => consumer.commit(what, self.api_timeout),
+            ottla_commit_t::OTTLA_COMMIT_SOON => consumer.commit_soon(what),
         }
-        if mode == ottla_commit_t::OTTLA_COMMIT_SOON as c_int {
-            return consumer.commit_soon(what);
-        }
-        Err(refused("mode", format_args!("is {mode}: no value of ottla_commit_t")))
     }
 
     /// A topic's name for C, good for as long as the consumer.

@@ -186,7 +186,7 @@ struct Parsed<'a> {
 ///
 /// # Safety
 ///
-/// As of [`ottla_record_t::to_core`].
+/// As of [`ottla_record_t::record`].
 unsafe fn headers_of<'a>(
     given: &[ottla_record_t],
 ) -> (Vec<Header<'a>>, Vec<Result<Range<usize>, Error>>) {
@@ -203,7 +203,7 @@ unsafe fn headers_of<'a>(
 
 /// # Safety
 ///
-/// As of [`ottla_record_t::to_core`].
+/// As of [`ottla_record_t::record`].
 unsafe fn parse<'a>(
     given: &[ottla_record_t],
     headers: &'a [Header<'a>],
@@ -212,7 +212,7 @@ unsafe fn parse<'a>(
     let mut parsed = Parsed { records: Vec::with_capacity(given.len()), places: Vec::new() };
     for ((index, record), range) in given.iter().enumerate().zip(ranges) {
         // SAFETY: this function's contract.
-        let record = unsafe { record.to_core(Called::OneOf(index)) };
+        let record = unsafe { record.record(Called::OneOf(index)) };
         let record = record.and_then(|record| {
             let headers = headers.get(range?).unwrap_or_default();
             Ok(Record { headers, ..record })
@@ -235,7 +235,7 @@ impl ottla_producer_t {
     ///
     /// # Safety
     ///
-    /// As of [`ottla_record_t::to_core`].
+    /// As of [`ottla_record_t::record`].
     unsafe fn send_many_and_wait(
         &self,
         given: &[ottla_record_t],
@@ -256,7 +256,7 @@ impl ottla_producer_t {
     ///
     /// # Safety
     ///
-    /// As of [`ottla_record_t::to_core`].
+    /// As of [`ottla_record_t::record`].
     unsafe fn send_many(
         &self,
         given: &[ottla_record_t],

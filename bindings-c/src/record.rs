@@ -148,7 +148,7 @@ unsafe impl Send for ottla_record_view_t {}
 unsafe impl Sync for ottla_record_view_t {}
 
 /// Most bytes in one field: Kafka's lengths have 32 bits.
-const FIELD_BYTES_MAX: usize = i32::MAX.unsigned_abs() as usize;
+const FIELD_BYTES_MAX: usize = 0x7fff_ffff;
 
 impl ottla_bytes_t {
     pub(crate) fn of(bytes: Option<&[u8]>) -> Self {
@@ -196,7 +196,7 @@ impl ottla_record_t {
     /// # Safety
     ///
     /// The header's rules for records: what it points to is there, and nobody writes to it for `'a`.
-    pub(crate) unsafe fn to_core<'a>(&self, called: Called) -> Result<Record<'a>, Error> {
+    pub(crate) unsafe fn record<'a>(&self, called: Called) -> Result<Record<'a>, Error> {
         let zeroed = self.size == 0;
         if !zeroed && self.size != size_of::<Self>() {
             let what = format_args!("{called}.size");
@@ -236,7 +236,7 @@ impl ottla_record_t {
     ///
     /// # Safety
     ///
-    /// As of [`Self::to_core`].
+    /// As of [`Self::record`].
     pub(crate) unsafe fn push_headers<'a>(
         &self,
         called: Called,
@@ -281,13 +281,13 @@ impl<'a> Extend<Header<'a>> for Few<'a> {
 ///
 /// # Safety
 ///
-/// As of [`ottla_record_t::to_core`].
+/// As of [`ottla_record_t::record`].
 pub(crate) unsafe fn with_core<R>(
     given: &ottla_record_t,
     body: impl FnOnce(&Record<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     // SAFETY: this function's contract.
-    let record = unsafe { given.to_core(Called::Record) }?;
+    let record = unsafe { given.record(Called::Record) }?;
     if given.headers_len <= FEW {
         let mut few = Few { headers: [Header { key: "", value: None }; FEW], len: 0 };
         // SAFETY: this function's contract.

@@ -1,14 +1,18 @@
 //! `cargo xtask test`: the tests of each part, each language by its own runner.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::dist::python::Venv;
-use crate::outcome::{Count, Done, Report, Stop};
+use crate::outcome::{Count, Done, Report, Stop, in_ci};
 use crate::process::{Finished, Run};
 use crate::results;
-use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON};
+use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON, VALGRIND};
 use crate::workspace::{Workspace, copy_dir, files_ending, write};
 use crate::{demo, dist, quickstart};
+
+/// Valgrind makes a program some thirty times slower.
+const VALGRIND_LIMIT: Duration = Duration::from_mins(10);
 
 type Part = fn(&Workspace) -> Done<Count>;
 
@@ -91,24 +95,50 @@ pub(crate) fn npm_project(dir: &Path, tarball: &Path) -> Done {
     Ok(())
 }
 
+/// Programs of the C tests that also run under valgrind: who owns what, and a record's whole way.
+const WATCHED: &[&str] = &["lifetimes", "round_trip"];
+
 /// Each C program against the library as installed, shared and static, and the header as C++.
 fn c(workspace: &Workspace) -> Done<Count> {
     tools::need(&[&CC, &CXX, &PKG_CONFIG])?;
     let dist = dist::c::run(workspace)?;
     let scratch = workspace.scratch("c")?;
+    let tests = workspace.root.join("bindings-c/tests");
     let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
-    let header = Run::new("c++").args(["-std=c++11", "-fsyntax-only", "-x", "c++"]).args(strict);
-    let outcome = header.arg(dist.join("include/ottla.h")).check();
-    let mut total =
-        Count::check("ottla.h as C++", outcome.map(|_| ()).map_err(|stop| stop.to_string()));
-    for source in files_ending(&workspace.root.join("bindings-c/tests"), &[".c"])? {
+    let header = Run::new("c++").args(["-std=c++11", "-fsyntax-only"]).args(strict);
+    let header = header.arg("-I").arg(dist.join("include")).arg(tests.join("header.cpp"));
+    let outcome = header.check().map(|_| ()).map_err(|stop| stop.to_string());
+    let mut total = Count::check("ottla.h as C++", outcome);
+    for source in files_ending(&tests, &[".c"])? {
         for linked in [Linked::Shared, Linked::Static] {
             let program = compile_c(&dist, &source, scratch.path(), linked)?;
             let finished = Run::new(&program).dir(scratch.path()).finish()?;
             total += settle(&finished, results::plain(&finished.lines))?;
+            let watched = WATCHED.iter().any(|name| source.ends_with(format!("{name}.c")));
+            if watched && linked == Linked::Shared {
+                total += under_valgrind(&program)?;
+            }
         }
     }
     Ok(total)
+}
+
+/// A program's memory: nothing read or written that is not there, nothing lost.
+fn under_valgrind(program: &Path) -> Done<Count> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = format!("{name} under valgrind");
+    match tools::need(&[&VALGRIND]) {
+        Err(stop @ Stop::Missing { .. }) if !in_ci() => {
+            println!("skipped {name}: {stop}");
+            return Ok(Count { skipped: 1, ..Count::default() });
+        }
+        needed => needed?,
+    }
+    // What is only possibly lost are threads of the last client, which end in the background.
+    let run = Run::new("valgrind").args(["-q", "--error-exitcode=9", "--leak-check=full"]);
+    let run = run.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
+    let outcome = run.arg(program).limit(VALGRIND_LIMIT).check();
+    Ok(Count::check(&name, outcome.map(|_| ()).map_err(|stop| stop.to_string())))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

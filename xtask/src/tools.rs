@@ -27,6 +27,9 @@ pub(crate) static BINUTILS: Tool =
 /// Tells a C compiler where a library stands.
 pub(crate) static PKG_CONFIG: Tool =
     Tool { name: "pkg-config", probe: &["pkg-config", "--version"], packages: &["pkg-config"] };
+/// Sees what a program does with its memory.
+pub(crate) static VALGRIND: Tool =
+    Tool { name: "valgrind", probe: &["valgrind", "--version"], packages: &["valgrind"] };
 /// Python 3.11 or later, able to make virtual environments.
 pub(crate) static PYTHON: Tool = Tool {
     name: "python3 (3.11 or later, with venv)",
