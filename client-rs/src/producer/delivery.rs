@@ -16,7 +16,6 @@ use crate::state::parker::{Parker, Sleeper};
 ///
 /// As a future it gives what became of the record, under any executor.
 #[derive(Clone)]
-#[must_use = "drop it with `drop` or `let _ =` to send without waiting, or wait for it"]
 pub struct Sent {
     batch: Arc<Completion>,
     index: u32,
@@ -81,7 +80,6 @@ impl fmt::Debug for Sent {
 ///
 /// As a future it gives what became of each, in order.
 #[derive(Debug, Default)]
-#[must_use = "drop it with `drop` or `let _ =` to send without waiting, or wait for it"]
 pub struct SentMany {
     records: Vec<Place>,
     batches: Vec<Arc<Completion>>,
