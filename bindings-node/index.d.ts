@@ -42,7 +42,8 @@ export type RecordInput =
   | (RecordOptions & { value?: Bytes })
 
 /** Where a record has arrived. */
-export interface Delivery {
+export class Delivery {
+  private constructor()
   readonly topic: string
   readonly partition: number
   /** −1 if it is not known: with `acks: 0`, or if the broker had the record already. */
@@ -53,7 +54,8 @@ export interface Delivery {
 }
 
 /** What became of each record of a `sendMany`. */
-export interface SendReport {
+export class SendReport {
+  private constructor()
   readonly topic: string
   readonly length: number
   /** Whether all are delivered. */
@@ -76,7 +78,7 @@ export interface ProducerEvents {
 
 /** Sends records to topics. Made without touching the network: the first record connects. */
 export class Producer extends EventEmitter<ProducerEvents> {
-  constructor(options: ProducerOptions | Readonly<Record<string, unknown>>)
+  constructor(options: ProducerOptions)
   /**
    * Sends a record; resolves when it is delivered. While there is no room for it, it waits in order
    * with others, for up to `maxBlock`.
@@ -116,7 +118,9 @@ export interface TopicOffset extends TopicPartition {
 }
 
 /** Headers of a record that was read, in order: a name may repeat, a value may be null. */
-export interface Headers extends Iterable<[name: string, value: Buffer | null]> {
+export class Headers implements Iterable<[name: string, value: Buffer | null]> {
+  private constructor()
+  [Symbol.iterator](): IterableIterator<[name: string, value: Buffer | null]>
   readonly size: number
   /** The value of the last header of that name. */
   get(name: string): Buffer | null | undefined
@@ -131,7 +135,8 @@ export interface Headers extends Iterable<[name: string, value: Buffer | null]> 
  * A record that was read. Key and value are views on the memory of its batch, which a kept record
  * keeps alive: copy them with `Buffer.from` if few of many are kept.
  */
-export interface ConsumerRecord {
+export class ConsumerRecord {
+  private constructor()
   readonly topic: string
   readonly partition: number
   readonly offset: bigint
@@ -148,7 +153,9 @@ export interface ConsumerRecord {
 }
 
 /** Records of one partition, in the order of their offsets. */
-export interface Batch extends Iterable<ConsumerRecord> {
+export class Batch implements Iterable<ConsumerRecord> {
+  private constructor()
+  [Symbol.iterator](): IterableIterator<ConsumerRecord>
   readonly topic: string
   readonly partition: number
   readonly length: number
@@ -186,7 +193,7 @@ export type Committable = ConsumerRecord | Batch | TopicOffset | readonly TopicO
  * as finished when the next is asked for; that is what automatic commits go by.
  */
 export class Consumer implements AsyncIterable<ConsumerRecord> {
-  constructor(options: ConsumerOptions | Readonly<Record<string, unknown>>)
+  constructor(options: ConsumerOptions)
   /** Reads these topics, and no others from now on. */
   subscribe(topics: string | readonly string[]): void
   /** Leaves the group, after what is finished was committed, and reads nothing. */

@@ -2,6 +2,7 @@
 
 const native = require('./native')
 const { Pump } = require('./pump')
+const { wantLog } = require('./log')
 const { brokerPairs, millis, whole } = require('./config')
 const { call, errorOf } = require('./error')
 
@@ -20,6 +21,7 @@ class Broker {
     const given = brokerPairs(options, OWN)
     const listen = textOf('listen', options.listen)
     const folder = textOf('dataDir', options.dataDir ?? options['data.dir'] ?? options.data_dir)
+    wantLog()
     this.#pump = new Pump(
       (bell) => call(() => new native.NativeBroker(listen, folder, given, bell)),
       (pump) => {

@@ -2,6 +2,7 @@
 
 const native = require('./native')
 const { Pump } = require('./pump')
+const { wantLog } = require('./log')
 const { Reading } = require('./reading')
 const { Batch, ConsumerRecord } = require('./record')
 const { partitionOf } = require('./pack')
@@ -21,6 +22,7 @@ class Consumer {
 
   constructor (options) {
     const given = pairs(options, ['topics'])
+    wantLog()
     this.#pump = new Pump(
       (bell) => call(() => new native.NativeConsumer(given, bell)),
       (pump) => {
@@ -195,7 +197,7 @@ class Consumer {
 
   async #close (options) {
     const timeout = millis('timeout', options.timeout, CLOSE_MS)
-    this.#reading.note()
+    this.#reading.end()
     const number = call(() => this.#native.close(timeout))
     const closed = this.#pump.call(number)
     this.#reading.serve()

@@ -6,114 +6,111 @@ export interface CommonOptions {
    * Brokers to ask first, as host:port separated by commas. The others are learnt from them. Not
    * set by default.
    */
-  bootstrapServers?: string | readonly string[];
+  bootstrapServers?: string | readonly string[]
+  /** The same as `bootstrapServers`. */
+  'bootstrap.servers'?: string | readonly string[]
   /**
    * Name that this client gives itself in the brokers' logs, metrics and quotas. Default ottla.
    */
-  clientId?: string;
+  clientId?: string
+  /** The same as `clientId`. */
+  'client.id'?: string
   /**
    * Longest wait for the answer to one request; then its connection is closed and the request may
    * be tried again. Default 30000 ms; from 1 to 2147483647.
    */
-  requestTimeout?: number;
-  /**
-   * Longest wait for the answer to one request; then its connection is closed and the request may
-   * be tried again. Default 30000 ms; from 1 to 2147483647.
-   */
-  requestTimeoutMs?: number;
-  /**
-   * First pause before a failed request is tried again; it doubles with each failure. Default 100
-   * ms; from 0 to 2147483647.
-   */
-  retryBackoff?: number;
+  requestTimeout?: number
+  /** The same as `requestTimeout`. */
+  requestTimeoutMs?: number
+  /** The same as `requestTimeout`. */
+  'request.timeout.ms'?: number
   /**
    * First pause before a failed request is tried again; it doubles with each failure. Default 100
    * ms; from 0 to 2147483647.
    */
-  retryBackoffMs?: number;
+  retryBackoff?: number
+  /** The same as `retryBackoff`. */
+  retryBackoffMs?: number
+  /** The same as `retryBackoff`. */
+  'retry.backoff.ms'?: number
   /**
    * Longest pause before a failed request is tried again. Default 1000 ms; from 0 to 2147483647.
    */
-  retryBackoffMax?: number;
-  /**
-   * Longest pause before a failed request is tried again. Default 1000 ms; from 0 to 2147483647.
-   */
-  retryBackoffMaxMs?: number;
+  retryBackoffMax?: number
+  /** The same as `retryBackoffMax`. */
+  retryBackoffMaxMs?: number
+  /** The same as `retryBackoffMax`. */
+  'retry.backoff.max.ms'?: number
   /**
    * First pause before a broker that could not be reached is tried again; it doubles with each
    * failure. Default 50 ms; from 0 to 2147483647.
    */
-  reconnectBackoff?: number;
-  /**
-   * First pause before a broker that could not be reached is tried again; it doubles with each
-   * failure. Default 50 ms; from 0 to 2147483647.
-   */
-  reconnectBackoffMs?: number;
-  /**
-   * Longest pause before a broker that could not be reached is tried again. Default 1000 ms; from 0
-   * to 2147483647.
-   */
-  reconnectBackoffMax?: number;
+  reconnectBackoff?: number
+  /** The same as `reconnectBackoff`. */
+  reconnectBackoffMs?: number
+  /** The same as `reconnectBackoff`. */
+  'reconnect.backoff.ms'?: number
   /**
    * Longest pause before a broker that could not be reached is tried again. Default 1000 ms; from 0
    * to 2147483647.
    */
-  reconnectBackoffMaxMs?: number;
+  reconnectBackoffMax?: number
+  /** The same as `reconnectBackoffMax`. */
+  reconnectBackoffMaxMs?: number
+  /** The same as `reconnectBackoffMax`. */
+  'reconnect.backoff.max.ms'?: number
   /**
    * Longest wait for a connection to open; it doubles with each failure. Default 10000 ms; from 1
    * to 2147483647.
    */
-  connectTimeout?: number;
-  /**
-   * Longest wait for a connection to open; it doubles with each failure. Default 10000 ms; from 1
-   * to 2147483647.
-   */
-  socketConnectionSetupTimeoutMs?: number;
-  /**
-   * Longest wait for a connection to open after several failures. Default 30000 ms; from 1 to
-   * 2147483647.
-   */
-  connectTimeoutMax?: number;
+  connectTimeout?: number
+  /** The same as `connectTimeout`. */
+  socketConnectionSetupTimeoutMs?: number
+  /** The same as `connectTimeout`. */
+  'socket.connection.setup.timeout.ms'?: number
   /**
    * Longest wait for a connection to open after several failures. Default 30000 ms; from 1 to
    * 2147483647.
    */
-  socketConnectionSetupTimeoutMaxMs?: number;
+  connectTimeoutMax?: number
+  /** The same as `connectTimeoutMax`. */
+  socketConnectionSetupTimeoutMaxMs?: number
+  /** The same as `connectTimeoutMax`. */
+  'socket.connection.setup.timeout.max.ms'?: number
   /**
    * A connection not used for so long is closed. Below the about 4 minutes after which cloud load
    * balancers drop one. Default 180000 ms; from 1 to 2147483647.
    */
-  connectionsMaxIdle?: number;
-  /**
-   * A connection not used for so long is closed. Below the about 4 minutes after which cloud load
-   * balancers drop one. Default 180000 ms; from 1 to 2147483647.
-   */
-  connectionsMaxIdleMs?: number;
-  /**
-   * What is known of the cluster is asked for anew after so long. Default 300000 ms; from 0 to
-   * 2147483647.
-   */
-  metadataMaxAge?: number;
+  connectionsMaxIdle?: number
+  /** The same as `connectionsMaxIdle`. */
+  connectionsMaxIdleMs?: number
+  /** The same as `connectionsMaxIdle`. */
+  'connections.max.idle.ms'?: number
   /**
    * What is known of the cluster is asked for anew after so long. Default 300000 ms; from 0 to
    * 2147483647.
    */
-  metadataMaxAgeMs?: number;
+  metadataMaxAge?: number
+  /** The same as `metadataMaxAge`. */
+  metadataMaxAgeMs?: number
+  /** The same as `metadataMaxAge`. */
+  'metadata.max.age.ms'?: number
   /**
    * A topic not used for so long is no longer asked about. Default 300000 ms; from 5000 to
    * 2147483647.
    */
-  metadataMaxIdle?: number;
-  /**
-   * A topic not used for so long is no longer asked about. Default 300000 ms; from 5000 to
-   * 2147483647.
-   */
-  metadataMaxIdleMs?: number;
+  metadataMaxIdle?: number
+  /** The same as `metadataMaxIdle`. */
+  metadataMaxIdleMs?: number
+  /** The same as `metadataMaxIdle`. */
+  'metadata.max.idle.ms'?: number
   /**
    * Whether asking about an unknown topic may create it, if the broker allows that too. True for
    * producers, false for consumers. Not set by default.
    */
-  allowAutoCreateTopics?: boolean;
+  allowAutoCreateTopics?: boolean
+  /** The same as `allowAutoCreateTopics`. */
+  'allow.auto.create.topics'?: boolean
 }
 
 /** Options of producers. */
@@ -122,94 +119,97 @@ export interface ProducerOptions extends CommonOptions {
    * Who must have a record before it counts as delivered: all in-sync replicas, the leader alone
    * (1), or nobody (0). Default all.
    */
-  acks?: 'all' | '-1' | -1 | '0' | 0 | '1' | 1;
+  acks?: 'all' | '-1' | -1 | '0' | 0 | '1' | 1
   /**
    * Whether retries can neither duplicate nor reorder records. True unless acks is set to 0 or 1.
    * Not set by default.
    */
-  idempotence?: boolean;
-  /**
-   * Whether retries can neither duplicate nor reorder records. True unless acks is set to 0 or 1.
-   * Not set by default.
-   */
-  enableIdempotence?: boolean;
-  /**
-   * Longest time a record waits for company. An idle connection sends at once, a full batch never
-   * waits. Default 5 ms; from 0 to 2147483647.
-   */
-  linger?: number;
+  idempotence?: boolean
+  /** The same as `idempotence`. */
+  enableIdempotence?: boolean
+  /** The same as `idempotence`. */
+  'enable.idempotence'?: boolean
   /**
    * Longest time a record waits for company. An idle connection sends at once, a full batch never
    * waits. Default 5 ms; from 0 to 2147483647.
    */
-  lingerMs?: number;
+  linger?: number
+  /** The same as `linger`. */
+  lingerMs?: number
+  /** The same as `linger`. */
+  'linger.ms'?: number
   /**
    * Largest batch before compression; a record larger than that travels alone. Kafka's default is
    * 16384. Default 262144 bytes; from 0 to 2147483647.
    */
-  batchSize?: number;
+  batchSize?: number
+  /** The same as `batchSize`. */
+  'batch.size'?: number
   /**
    * Memory for records not yet delivered. When it is used up, send waits for up to max.block.ms.
    * Default 67108864 bytes; from 32768 to 1099511627776.
    */
-  bufferMemory?: number;
+  bufferMemory?: number
+  /** The same as `bufferMemory`. */
+  'buffer.memory'?: number
   /**
    * Longest wait of a send for memory, and of its record for the topic to be known. Default 60000
    * ms; from 0 to 2147483647.
    */
-  maxBlock?: number;
-  /**
-   * Longest wait of a send for memory, and of its record for the topic to be known. Default 60000
-   * ms; from 0 to 2147483647.
-   */
-  maxBlockMs?: number;
-  /**
-   * A record without an answer after so long, counted from send, fails. At least linger.ms +
-   * request.timeout.ms. Default 120000 ms; from 0 to 2147483647.
-   */
-  deliveryTimeout?: number;
+  maxBlock?: number
+  /** The same as `maxBlock`. */
+  maxBlockMs?: number
+  /** The same as `maxBlock`. */
+  'max.block.ms'?: number
   /**
    * A record without an answer after so long, counted from send, fails. At least linger.ms +
    * request.timeout.ms. Default 120000 ms; from 0 to 2147483647.
    */
-  deliveryTimeoutMs?: number;
+  deliveryTimeout?: number
+  /** The same as `deliveryTimeout`. */
+  deliveryTimeoutMs?: number
+  /** The same as `deliveryTimeout`. */
+  'delivery.timeout.ms'?: number
   /**
    * Largest request; send refuses a record that alone is larger. Default 1048576 bytes; from 1 to
    * 2147483647.
    */
-  maxRequestSize?: number;
+  maxRequestSize?: number
+  /** The same as `maxRequestSize`. */
+  'max.request.size'?: number
   /**
    * Batches of one partition on their way at a time; at most 5 with idempotence, since brokers
    * remember 5. Default 5; from 1 to 1000.
    */
-  maxInFlight?: number;
-  /**
-   * Batches of one partition on their way at a time; at most 5 with idempotence, since brokers
-   * remember 5. Default 5; from 1 to 1000.
-   */
-  maxInFlightRequestsPerConnection?: number;
+  maxInFlight?: number
+  /** The same as `maxInFlight`. */
+  maxInFlightRequestsPerConnection?: number
+  /** The same as `maxInFlight`. */
+  'max.in.flight.requests.per.connection'?: number
   /**
    * How often a batch is tried again before its delivery timeout. Default 2147483647; from 0 to
    * 2147483647.
    */
-  retries?: number;
+  retries?: number
   /**
    * Codec of the batches. Default none.
    */
-  compression?: 'none' | 'lz4';
-  /**
-   * Codec of the batches. Default none.
-   */
-  compressionType?: 'none' | 'lz4';
+  compression?: 'none' | 'lz4'
+  /** The same as `compression`. */
+  compressionType?: 'none' | 'lz4'
+  /** The same as `compression`. */
+  'compression.type'?: 'none' | 'lz4'
   /**
    * Who chooses a record's partition if it names none: default and key_hash hash the key as Kafka's
    * own client does, round_robin and random ignore it. Default default.
    */
-  partitioner?: 'default' | 'key_hash' | 'round_robin' | 'random';
+  partitioner?: 'default' | 'key_hash' | 'round_robin' | 'random'
   /**
    * Who chooses for a record without a key, under default and key_hash. Default round_robin.
    */
-  partitionerKeyless?: 'round_robin' | 'random';
+  partitionerKeyless?: 'round_robin' | 'random'
+  /** The same as `partitionerKeyless`. */
+  'partitioner.keyless'?: 'round_robin' | 'random'
 }
 
 /** Options of consumers. */
@@ -217,142 +217,150 @@ export interface ConsumerOptions extends CommonOptions {
   /**
    * Name of the group whose members share the partitions between them. Not set by default.
    */
-  group?: string;
-  /**
-   * Name of the group whose members share the partitions between them. Not set by default.
-   */
-  groupId?: string;
+  group?: string
+  /** The same as `group`. */
+  groupId?: string
+  /** The same as `group`. */
+  'group.id'?: string
   /**
    * Fixed name of this member, which keeps its partitions over a restart (KIP-345). Not set by
    * default.
    */
-  groupInstanceId?: string;
+  groupInstanceId?: string
+  /** The same as `groupInstanceId`. */
+  'group.instance.id'?: string
   /**
    * Where to begin without a committed offset, or with one that is gone: latest, earliest, none (an
    * error), or by_duration:PT1H, so long before now. Default latest.
    */
-  start?: string;
-  /**
-   * Where to begin without a committed offset, or with one that is gone: latest, earliest, none (an
-   * error), or by_duration:PT1H, so long before now. Default latest.
-   */
-  autoOffsetReset?: string;
-  /**
-   * Whether the offsets of finished records are committed by the client. What one poll gave counts
-   * as finished at the next. Default true.
-   */
-  autoCommit?: boolean;
+  start?: string
+  /** The same as `start`. */
+  autoOffsetReset?: string
+  /** The same as `start`. */
+  'auto.offset.reset'?: string
   /**
    * Whether the offsets of finished records are committed by the client. What one poll gave counts
    * as finished at the next. Default true.
    */
-  enableAutoCommit?: boolean;
+  autoCommit?: boolean
+  /** The same as `autoCommit`. */
+  enableAutoCommit?: boolean
+  /** The same as `autoCommit`. */
+  'enable.auto.commit'?: boolean
   /**
    * How often finished records are committed. Default 5000 ms; from 0 to 2147483647.
    */
-  autoCommitInterval?: number;
-  /**
-   * How often finished records are committed. Default 5000 ms; from 0 to 2147483647.
-   */
-  autoCommitIntervalMs?: number;
-  /**
-   * How a group shares the partitions between its members. Default range.
-   */
-  assignment?: 'range';
+  autoCommitInterval?: number
+  /** The same as `autoCommitInterval`. */
+  autoCommitIntervalMs?: number
+  /** The same as `autoCommitInterval`. */
+  'auto.commit.interval.ms'?: number
   /**
    * How a group shares the partitions between its members. Default range.
    */
-  partitionAssignmentStrategy?: 'range';
+  assignment?: 'range'
+  /** The same as `assignment`. */
+  partitionAssignmentStrategy?: 'range'
+  /** The same as `assignment`. */
+  'partition.assignment.strategy'?: 'range'
   /**
    * A member silent for so long is taken for dead. Default 45000 ms; from 1 to 2147483647.
    */
-  sessionTimeout?: number;
-  /**
-   * A member silent for so long is taken for dead. Default 45000 ms; from 1 to 2147483647.
-   */
-  sessionTimeoutMs?: number;
+  sessionTimeout?: number
+  /** The same as `sessionTimeout`. */
+  sessionTimeoutMs?: number
+  /** The same as `sessionTimeout`. */
+  'session.timeout.ms'?: number
   /**
    * How often a member tells that it lives; below session.timeout.ms. Default 3000 ms; from 1 to
    * 2147483647.
    */
-  heartbeatInterval?: number;
-  /**
-   * How often a member tells that it lives; below session.timeout.ms. Default 3000 ms; from 1 to
-   * 2147483647.
-   */
-  heartbeatIntervalMs?: number;
-  /**
-   * A member whose program does not poll for so long leaves its group, and joins again at the next
-   * poll. Default 300000 ms; from 1 to 2147483647.
-   */
-  maxPollInterval?: number;
+  heartbeatInterval?: number
+  /** The same as `heartbeatInterval`. */
+  heartbeatIntervalMs?: number
+  /** The same as `heartbeatInterval`. */
+  'heartbeat.interval.ms'?: number
   /**
    * A member whose program does not poll for so long leaves its group, and joins again at the next
    * poll. Default 300000 ms; from 1 to 2147483647.
    */
-  maxPollIntervalMs?: number;
+  maxPollInterval?: number
+  /** The same as `maxPollInterval`. */
+  maxPollIntervalMs?: number
+  /** The same as `maxPollInterval`. */
+  'max.poll.interval.ms'?: number
   /**
    * Most records of one batch that a poll gives; without it, as many as were fetched. Not set by
    * default; from 1 to 2147483647.
    */
-  maxPollRecords?: number;
+  maxPollRecords?: number
+  /** The same as `maxPollRecords`. */
+  'max.poll.records'?: number
   /**
    * A broker waits until it has so many bytes, or fetch.max.wait.ms is over. Default 1 bytes; from
    * 0 to 2147483647.
    */
-  fetchMinBytes?: number;
+  fetchMinBytes?: number
+  /** The same as `fetchMinBytes`. */
+  'fetch.min.bytes'?: number
   /**
    * Most bytes of one fetch; a first batch may be larger. Default 16777216 bytes; from 0 to
    * 2147483647.
    */
-  fetchMaxBytes?: number;
+  fetchMaxBytes?: number
+  /** The same as `fetchMaxBytes`. */
+  'fetch.max.bytes'?: number
   /**
    * Most bytes of one partition in a fetch; a first batch may be larger. Default 1048576 bytes;
    * from 0 to 2147483647.
    */
-  fetchPartitionBytes?: number;
-  /**
-   * Most bytes of one partition in a fetch; a first batch may be larger. Default 1048576 bytes;
-   * from 0 to 2147483647.
-   */
-  maxPartitionFetchBytes?: number;
-  /**
-   * Longest wait of a broker for fetch.min.bytes. Default 500 ms; from 0 to 2147483647.
-   */
-  fetchMaxWait?: number;
+  fetchPartitionBytes?: number
+  /** The same as `fetchPartitionBytes`. */
+  maxPartitionFetchBytes?: number
+  /** The same as `fetchPartitionBytes`. */
+  'max.partition.fetch.bytes'?: number
   /**
    * Longest wait of a broker for fetch.min.bytes. Default 500 ms; from 0 to 2147483647.
    */
-  fetchMaxWaitMs?: number;
+  fetchMaxWait?: number
+  /** The same as `fetchMaxWait`. */
+  fetchMaxWaitMs?: number
+  /** The same as `fetchMaxWait`. */
+  'fetch.max.wait.ms'?: number
   /**
    * Memory for records fetched ahead of the program, over all partitions. Default 67108864 bytes;
    * from 1 to 1099511627776.
    */
-  fetchBufferMemory?: number;
+  fetchBufferMemory?: number
+  /** The same as `fetchBufferMemory`. */
+  'fetch.buffer.memory'?: number
   /**
    * Whether records of open and aborted transactions are read. Default read_uncommitted.
    */
-  isolation?: 'read_uncommitted' | 'read_committed';
-  /**
-   * Whether records of open and aborted transactions are read. Default read_uncommitted.
-   */
-  isolationLevel?: 'read_uncommitted' | 'read_committed';
+  isolation?: 'read_uncommitted' | 'read_committed'
+  /** The same as `isolation`. */
+  isolationLevel?: 'read_uncommitted' | 'read_committed'
+  /** The same as `isolation`. */
+  'isolation.level'?: 'read_uncommitted' | 'read_committed'
   /**
    * Whether the checksum of each fetched batch is verified. Default true.
    */
-  checkCrcs?: boolean;
+  checkCrcs?: boolean
+  /** The same as `checkCrcs`. */
+  'check.crcs'?: boolean
   /**
    * Where this client stands, so that a near replica can be read (KIP-392). Default: empty.
    */
-  clientRack?: string;
+  clientRack?: string
+  /** The same as `clientRack`. */
+  'client.rack'?: string
   /**
    * Longest time of a call that was given no timeout of its own. Default 60000 ms; from 1 to
    * 2147483647.
    */
-  apiTimeout?: number;
-  /**
-   * Longest time of a call that was given no timeout of its own. Default 60000 ms; from 1 to
-   * 2147483647.
-   */
-  defaultApiTimeoutMs?: number;
+  apiTimeout?: number
+  /** The same as `apiTimeout`. */
+  defaultApiTimeoutMs?: number
+  /** The same as `apiTimeout`. */
+  'default.api.timeout.ms'?: number
 }

@@ -164,6 +164,23 @@ function isBytes (part) {
   return part instanceof Uint8Array || types.isUint8Array(part)
 }
 
+let spare = new Packer()
+
+/**
+ * A packer, empty, until it is put back. Between packing and handing over a program may be called
+ * (a getter, an iterator), and send by itself: it gets another one.
+ */
+function takePacker () {
+  const packer = spare ?? new Packer()
+  spare = undefined
+  packer.clear()
+  return packer
+}
+
+function putBackPacker (packer) {
+  spare = packer
+}
+
 /** −1 lets the partitioner choose. */
 function partitionOf (partition) {
   if (partition === undefined || partition === null) return -1
@@ -198,4 +215,4 @@ function largeValue (value) {
   return shared ? Buffer.from(value) : value
 }
 
-module.exports = { Packer, isBytes, largeValue, partitionOf }
+module.exports = { takePacker, putBackPacker, isBytes, largeValue, partitionOf }

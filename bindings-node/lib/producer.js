@@ -3,7 +3,8 @@
 const { EventEmitter } = require('node:events')
 const native = require('./native')
 const { Pump } = require('./pump')
-const { Packer, isBytes, largeValue } = require('./pack')
+const { wantLog } = require('./log')
+const { takePacker, putBackPacker, isBytes, largeValue } = require('./pack')
 const { Delivery, SendReport } = require('./delivery')
 const { pairs, millis } = require('./config')
 const { checked, abortable } = require('./abort')
@@ -14,9 +15,6 @@ const FULL = -1
 const BATCHES_A_STEP = 16
 const CLOSE_MS = 5000
 const NO_OPTIONS = Object.freeze({})
-
-// One is enough: nothing happens between packing and handing over.
-const packer = new Packer()
 
 // Producers with records that nobody waits for: they are flushed before the process ends.
 const unflushed = new Set()
@@ -55,6 +53,7 @@ class Producer extends EventEmitter {
   constructor (options) {
     super()
     const given = pairs(options)
+    wantLog()
     this.#pump = new Pump(
       (bell) => call(() => new native.NativeProducer(given, bell)),
       (pump) => this.#drain(pump)
@@ -70,16 +69,19 @@ class Producer extends EventEmitter {
 
   /** Sends a record; resolves with its delivery. */
   send (topic, value, options = NO_OPTIONS) {
+    const packer = takePacker()
     let slot
     let signal
     try {
       signal = options.signal === undefined ? undefined : checked(options.signal)
       const number = this.#topic(topic)
-      const large = this.#pack(value, options)
+      const large = pack(packer, value, options)
       slot = this.#native.send(number, packer.numbers, packer.bytes, large, true)
-      if (slot === FULL) return this.#sendLater(number, large, signal)
+      if (slot === FULL) return this.#sendLater(number, packer, large, signal)
     } catch (refused) {
       return Promise.reject(toError(refused))
+    } finally {
+      putBackPacker(packer)
     }
     const promise = new Promise((resolve, reject) => this.#expect(slot, resolve, reject))
     this.#pump.retain()
@@ -88,14 +90,17 @@ class Producer extends EventEmitter {
 
   /** Sends a record and forgets it; false if there is no room, and nothing was kept of it. */
   push (topic, value, options = NO_OPTIONS) {
+    const packer = takePacker()
     try {
       const number = this.#topic(topic)
-      const large = this.#pack(value, options)
+      const large = pack(packer, value, options)
       if (this.#native.send(number, packer.numbers, packer.bytes, large, false) === FULL) {
         return false
       }
     } catch (refused) {
       throw toError(refused)
+    } finally {
+      putBackPacker(packer)
     }
     if (!this.#dirty) this.#setDirty()
     return true
@@ -199,18 +204,8 @@ class Producer extends EventEmitter {
     return number
   }
 
-  /** Packs the only record; gives its value if that is large. */
-  #pack (value, options) {
-    packer.clear()
-    const large = largeValue(value)
-    const packed = large === undefined ? value : null
-    const { key, headers, partition, timestamp } = options
-    packer.add(key, packed, headers, partition, timestamp)
-    return large
-  }
-
   /** Sends the packed record when there is room for it. */
-  #sendLater (topic, large, signal) {
+  #sendLater (topic, packer, large, signal) {
     const { usedNumbers, usedBytes } = packer
     const number = this.#native.sendLater(topic, usedNumbers, usedBytes, large)
     const sent = this.#pump.call(number, ({ slot }) => {
@@ -238,6 +233,7 @@ class Producer extends EventEmitter {
 
   /** Hands the rows of a report over, as fast as there is room. */
   async #dispatch (topic, rows, report, refused, signal) {
+    const packer = takePacker()
     let ticket
     try {
       let row = 0
@@ -247,7 +243,7 @@ class Producer extends EventEmitter {
         let fault
         while (row < rows.length && !packer.full && fault === undefined) {
           try {
-            addRow(rows[row])
+            addRow(packer, rows[row])
             row++
           } catch (error) {
             fault = error
@@ -271,6 +267,7 @@ class Producer extends EventEmitter {
         }
       }
     } finally {
+      putBackPacker(packer)
       if (ticket !== undefined) {
         this.#native.leaveLine(ticket)
         this.#pump.turn()
@@ -383,8 +380,16 @@ function listOf (rows) {
   return Array.from(rows)
 }
 
+/** Packs the only record; gives its value if that is large. */
+function pack (packer, value, options) {
+  const large = largeValue(value)
+  const { key, headers, partition, timestamp } = options
+  packer.add(key, large === undefined ? value : null, headers, partition, timestamp)
+  return large
+}
+
 /** Packs a row: a value, key and value, or a record with its parts named. */
-function addRow (row) {
+function addRow (packer, row) {
   if (row === null || typeof row !== 'object' || isBytes(row)) {
     packer.add(null, row, null)
   } else if (Array.isArray(row)) {

@@ -119,6 +119,8 @@ class Reading {
 
   /** The same at the end of a call's time: throws if there is a reason why nothing came. */
   #last (records) {
+    const left = this.#data !== undefined && this.#given < this.#data.length
+    if (left && this.recheck(records ?? 1)) return this.#cut(records)
     this.note()
     this.#data = undefined
     return this.#begin(call(() => this.#native.takeLast()), records)
@@ -174,6 +176,12 @@ class Reading {
     if (data === undefined) return false
     const given = Math.min(this.#given + next, data.length)
     return call(() => this.#native.progress(data.handle, this.#finished, given))
+  }
+
+  /** Gives nothing more of what was taken. */
+  end () {
+    this.note()
+    this.#data = undefined
   }
 
   /** The offset of the next record to be given, if it is of the batch that is being given out. */

@@ -21,6 +21,7 @@ mod broker;
 mod config;
 mod consumer;
 mod error;
+mod log;
 mod producer;
 mod record;
 mod signal;

@@ -159,6 +159,22 @@ test('dropped clients and batches are collected', async () => {
   assert.equal(status, 0)
 })
 
+test('log lines go to those who want them, and to nobody else', async () => {
+  const silent = await runProgram(`${OPEN} await broker.stop()`)
+  assert.equal(silent.err, '')
+  const shown = await runProgram(`${OPEN} await broker.stop()`, { env: { NODE_DEBUG: 'ottla' } })
+  assert.match(shown.err, /OTTLA \d+: info .*broker started/)
+  const { out, err } = await runProgram(`
+    import { subscribe } from 'node:diagnostics_channel'
+    subscribe('ottla:log', ({ level, target, message }) => console.log(level, target, message))
+    const { Broker } = await import('ottla')
+    const broker = await Broker.start()
+    await broker.stop()
+  `)
+  assert.match(out, /info ottla_broker\S* broker started/)
+  assert.equal(err, '')
+})
+
 test('require and import give the same classes', async () => {
   const required = createRequire(import.meta.url)('ottla')
   const imported = await import('ottla')

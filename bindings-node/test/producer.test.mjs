@@ -245,6 +245,24 @@ test('sendMany goes on when there is room, in order with what is sent after it',
   assert.equal(after.offset, 500n)
 })
 
+test('a program that sends while it is asked for its headers mixes nothing up', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  const inner = []
+  const asked = (name) => ({
+    * [Symbol.iterator] () {
+      inner.push(producer.send(topic, `inner ${name}`, { key: 'other' }))
+      yield ['name', name]
+    }
+  })
+  await producer.send(topic, 'one', { key: 'k', headers: asked('one') })
+  await producer.sendMany(topic, [{ value: 'two', headers: asked('two') }, { value: 'three', headers: asked('three') }])
+  await Promise.all(inner)
+  const records = await readRecords(place.consumer(t, topic), 6)
+  const found = records.map(({ value, headers }) => `${value}/${headers.get('name') ?? ''}`).sort()
+  assert.deepEqual(found, ['inner one/', 'inner three/', 'inner two/', 'one/one', 'three/three', 'two/two'])
+})
+
 test('sendMany takes what can be iterated, and nothing else', async (t) => {
   const topic = await place.topic()
   const producer = place.producer(t)

@@ -39,7 +39,7 @@ export async function main (): Promise<void> {
     await batch.commit({ signal })
   }
   const record: ConsumerRecord | null = await consumer.poll({ timeout: 100 })
-  consumer.commitSoon(record)
+  if (record instanceof ottla.ConsumerRecord) consumer.commitSoon(record)
   consumer.seek({ topic: 'orders', partition: 0 }, 5n)
   consumer.seek({ topic: 'orders', partition: 0, offset: 5 })
   consumer.pause(consumer.assignment())
@@ -47,11 +47,13 @@ export async function main (): Promise<void> {
 
   // @ts-expect-error there is no such option
   const wrong: ProducerOptions = { lingr: 5 }
+  // @ts-expect-error nor is there one of a producer's for consumers
+  const other = new Consumer({ bootstrapServers: 'localhost:9092', linger: 5 })
   // @ts-expect-error a number is no value
   await producer.send('orders', 5)
   // @ts-expect-error there is no such event
   producer.on('errors', () => {})
   // @ts-expect-error a broker is started, not made
   const made = new Broker()
-  console.log(wrong, made)
+  console.log(wrong, other, made)
 }
