@@ -29,10 +29,12 @@ const WORKER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The thread, while it lives.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-/// The thread that has lost its last client and is about to end.
-static ENDING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+/// The thread that has lost its last client and is about to end, and its process.
+static ENDING: Mutex<Option<(u32, JoinHandle<()>)>> = Mutex::new(None);
 
 struct Running {
+    /// Threads do not survive a fork: in a child there is none, whatever stands here.
+    process: u32,
     thread: JoinHandle<()>,
     inbox: Arc<Inbox>,
     clients: usize,
@@ -117,6 +119,10 @@ pub(crate) fn seed() -> Result<u64, Error> {
 /// Hands something to the thread.
 fn enter(arrival: Arrival) -> Result<(), Error> {
     let mut running = lock(&RUNNING);
+    if running.as_ref().is_some_and(|running| running.process != std::process::id()) {
+        // Left as it is: what it holds is the parent's, and may be locked for ever.
+        std::mem::forget(running.take());
+    }
     let thread = match &mut *running {
         Some(thread) => thread,
         none => none.insert(spawn()?),
@@ -139,8 +145,8 @@ fn leave() {
     }
     let ended = running.take();
     drop(running);
-    if let Some(Running { thread, inbox, .. }) = ended {
-        *lock(&ENDING) = Some(thread);
+    if let Some(Running { process, thread, inbox, .. }) = ended {
+        *lock(&ENDING) = Some((process, thread));
         *lock(&inbox.stop) = true;
         inbox.wake.wake();
     }
@@ -148,10 +154,10 @@ fn leave() {
 
 /// Waits for a thread that is about to end, unless this is it.
 fn join_ending() {
-    let ending = lock(&ENDING).take();
-    if let Some(thread) = ending.filter(|thread| thread.thread().id() != thread::current().id())
-        && thread.join().is_err()
-    {
+    let Some((process, thread)) = lock(&ENDING).take() else { return };
+    if process != std::process::id() {
+        std::mem::forget(thread);
+    } else if thread.thread().id() != thread::current().id() && thread.join().is_err() {
         tracing::error!("the client's thread panicked");
     }
 }
@@ -177,7 +183,7 @@ fn spawn() -> Result<Running, Error> {
         .stack_size(STACK_BYTES)
         .spawn(move || serve(runtime, &own))
         .map_err(fault)?;
-    Ok(Running { thread, inbox, clients: 0 })
+    Ok(Running { process: std::process::id(), thread, inbox, clients: 0 })
 }
 
 /// The thread's body: begins what arrives, until the last client is gone.

@@ -9,6 +9,8 @@ mod client;
 pub(crate) mod clock;
 mod hint;
 mod io_thread;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod wire;
 

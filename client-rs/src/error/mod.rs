@@ -238,7 +238,11 @@ impl fmt::Display for Error {
                 deeper = if cause.is::<Self>() { None } else { cause.source() };
             }
         }
-        match inner.outcome {
+        // A cause that tells the same need not be repeated.
+        let cause = inner.source.as_deref().and_then(|source| source.downcast_ref::<Self>());
+        let outcome =
+            inner.outcome.filter(|_| cause.is_none_or(|at| at.outcome() != inner.outcome));
+        match outcome {
             Some(Outcome::NotSent) => f.write_str("; not sent")?,
             Some(Outcome::PossiblyPersisted) => f.write_str("; it may have been stored")?,
             Some(Outcome::Rejected) | None => {}

@@ -35,7 +35,7 @@ impl Producer {
             }
             parker.park(deadline - now);
         }
-        unreported(&self.inner.face, None)
+        flush.result()
     }
 
     /// The same as a future, which waits as long as it takes.
@@ -117,12 +117,21 @@ impl Flush {
     }
 }
 
+impl Flush {
+    fn result(&self) -> Result<(), Error> {
+        if self.signal.is_cut() {
+            return Err(self.face.refusal());
+        }
+        unreported(&self.face, None)
+    }
+}
+
 impl Future for Flush {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.watch(Sleeper::Task(cx.waker().clone())) {
-            Poll::Ready(unreported(&self.face, None))
+            Poll::Ready(self.result())
         } else {
             Poll::Pending
         }

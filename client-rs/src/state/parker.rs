@@ -78,6 +78,7 @@ impl Sleeper {
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     set: AtomicBool,
+    cut: AtomicBool,
     sleepers: Mutex<Vec<Sleeper>>,
 }
 
@@ -85,6 +86,17 @@ impl Signal {
     /// Whether it has happened.
     pub(crate) fn is_set(&self) -> bool {
         self.set.load(Ordering::Acquire)
+    }
+
+    /// Whether it never will.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// It never will: wakes all who wait.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        self.set();
     }
 
     /// It has happened: wakes all who wait.

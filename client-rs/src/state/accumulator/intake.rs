@@ -66,6 +66,7 @@ impl Accumulator {
     fn unstage(&self, topic: &TopicFace, staged: Staged) {
         let Staged { completion, mut chunks, opened_at, .. } = staged;
         let mut forward = Forward::default();
+        let observed = !completion.is_unobserved(1);
         while let Some(chunk) = chunks.pop_front() {
             let mut headers = Vec::new();
             let mut reader = Reader::new(&chunk.data);
@@ -80,7 +81,7 @@ impl Accumulator {
                     headers: &headers,
                     timestamp: Some(timestamp),
                 };
-                let (target, index) = self.place(topic, &record, timestamp, opened_at);
+                let (target, index) = self.place(topic, &record, opened_at, observed);
                 forward.push(&target, index);
             }
             debug_assert_eq!(reader.remaining(), 0, "what was staged can be read");
@@ -93,14 +94,14 @@ impl Accumulator {
         &self,
         topic: &TopicFace,
         record: &Record<'_>,
-        timestamp: i64,
         opened_at: Instant,
+        observed: bool,
     ) -> (Arc<Completion>, u32) {
         let result = match topic.slot_for(record, self.rules) {
             // The staged chunk is given up next, so the budget is passed for a moment at most.
             Some(slot) => self.append_slot(
                 slot,
-                (record, timestamp),
+                (record, record.timestamp.unwrap_or(-1)),
                 &mut self.room(None, Manners::Force),
                 &|| opened_at,
                 &mut |batch, index| (Arc::clone(batch), index),
@@ -113,7 +114,9 @@ impl Accumulator {
                 AppendError::Memory(_) => self.refusal(),
             };
             self.counters.failed.fetch_add(1, Ordering::Relaxed);
-            self.report(1, &error);
+            if !observed {
+                self.report(1, &error);
+            }
             let lost = Completion::new(self.take_id(), &topic.name, record.partition.unwrap_or(-1));
             lost.resolve(Ending::Failed(error));
             (lost, 0)
@@ -127,13 +130,13 @@ impl Accumulator {
         self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
         drop(staging);
         if let Some(staged) = staged {
+            let error = &error.clone().with_outcome(Outcome::NotSent);
             let count = u64::from(staged.count());
             self.counters.failed.fetch_add(count, Ordering::Relaxed);
             if staged.completion.is_unobserved(1) {
                 self.report(count, error);
             }
-            let error = error.clone().with_outcome(Outcome::NotSent);
-            self.wakes(staged.completion.resolve(Ending::Failed(error)));
+            self.wakes(staged.completion.resolve(Ending::Failed(error.clone())));
         }
     }
 

@@ -1,8 +1,8 @@
 //! The producer's shared face: any thread writes records into it, and the sending machine takes them.
 //!
 //! It appends and says *ready*; it decides nothing. Locks: one per partition, held while a record is
-//! encoded; a leaf for the list of slots with news; one for staged topics, under which slots are
-//! locked when a topic becomes known.
+//! encoded; a leaf for the list of slots with news, taken under it; one for staged topics, under which
+//! slots are locked when a topic becomes known.
 
 pub(crate) mod batch;
 mod intake;
@@ -185,15 +185,13 @@ impl Accumulator {
         clock: &dyn Fn() -> Instant,
         keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
     ) -> Result<T, AppendError> {
-        let opening = Opening { next_id: &|| self.take_id(), now: clock };
+        let list = &|| lock(&self.ready).push(Arc::clone(slot));
+        let opening = Opening { next_id: &|| self.take_id(), now: clock, list };
         let (result, news) = slot.append(record, room, &opening, keep);
-        if news != News::None {
-            lock(&self.ready).push(Arc::clone(slot));
-            if news == News::Full {
-                self.wake.wake();
-            } else {
-                self.wake.wake_if_idle();
-            }
+        match news {
+            News::None => {}
+            News::Begun => self.wake.wake_if_idle(),
+            News::Full => self.wake.wake(),
         }
         result.map_err(|refusal| match refusal {
             Refusal::Memory(bytes) => AppendError::Memory(bytes),
@@ -242,7 +240,7 @@ impl Accumulator {
         room: &mut Room<'_>,
         keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
     ) -> Option<Result<T, AppendError>> {
-        if let Err(error) = check_name(record.topic) {
+        if let Err(error) = check_name(record.topic).and_then(|()| check_partition(record)) {
             return Some(Err(AppendError::Failed(error)));
         }
         let mut staging = lock(&self.staging);
@@ -328,6 +326,20 @@ impl Accumulator {
         unreported.sleepers.extend(new);
         let Unreported { count, first, .. } = &mut *unreported;
         Unreported { count: std::mem::take(count), first: first.take(), sleepers: Vec::new() }
+    }
+}
+
+/// What is no partition of any topic.
+fn check_partition(record: &Record<'_>) -> Result<(), Error> {
+    match record.partition {
+        Some(partition) if partition < 0 => {
+            let text = "partitions are numbered from 0";
+            Err(Error::new(ErrorKind::InvalidPartition, text)
+                .with_topic(&record.topic.into())
+                .with_partition(partition)
+                .with_outcome(Outcome::NotSent))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct Opening<'a> {
     pub(crate) next_id: &'a dyn Fn() -> u64,
     /// When that is.
     pub(crate) now: &'a dyn Fn() -> Instant,
+    /// Puts the slot among those with news. Called under the slot's lock: whoever writes into a
+    /// batch finds that the machine will look there, however slow the thread is that began it.
+    pub(crate) list: &'a dyn Fn(),
 }
 
 /// What the machine must be told of.
@@ -61,7 +64,7 @@ impl Slot {
         Arc::new(Self { inner: Mutex::default(), key, topic: Arc::clone(topic), partition })
     }
 
-    /// Writes a record into the open batch, or a new one if that is full.
+    /// Writes a record into the open batch, or a new one if that is full. With news it is listed.
     #[inline]
     pub(crate) fn append<T>(
         &self,
@@ -81,6 +84,7 @@ impl Slot {
                 Err(Refusal::Full) => {
                     inner.full.extend(inner.open.take());
                     news = News::Full;
+                    (opening.list)();
                 }
                 Err(refusal) => return (Err(refusal), news),
             }
@@ -93,6 +97,7 @@ impl Slot {
                 inner.open = Some(open);
                 if !inner.listed && news == News::None {
                     news = News::Begun;
+                    (opening.list)();
                 }
                 inner.listed = true;
                 (Ok(kept), news)

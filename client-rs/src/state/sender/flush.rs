@@ -125,7 +125,9 @@ impl Sender {
         }
         self.open.clear();
         self.jobs.clear();
-        self.finish_flushes();
+        for signal in self.face.take_commands().flushes.into_iter().chain(self.flushes.take()) {
+            signal.cut();
+        }
     }
 
     /// The machine has nothing more to do.

@@ -287,9 +287,10 @@ impl Machine for Sender {
         }
         self.face.memory.grant();
         self.face.memory.expire(cx.now);
+        // First, so that all that a flush is to wait for is seen by the look that follows.
+        self.take_commands(cx);
         self.collect(cx);
         self.learn(cx);
-        self.take_commands(cx);
         self.expire_and_settle(cx);
         if self.face.has_staged() || !self.topics.is_empty() {
             self.ask_identity(cx);
