@@ -1,5 +1,6 @@
 //! Consumers of a group against the embedded broker.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 #![allow(clippy::disallowed_methods, reason = "tests wait in real time, up to a limit")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -169,7 +169,7 @@ impl Batch {
 
     /// All records in order, borrowed.
     pub fn records(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
-        Records { batch: self, range: self.from..self.to }
+        Records::new(&self.shared, self.from..self.to)
     }
 
     /// The record at `index` as one that can be kept by itself; `None` past the end.
@@ -266,19 +266,40 @@ impl fmt::Debug for Batch {
 }
 
 struct Records<'a> {
-    batch: &'a Batch,
-    range: std::ops::Range<usize>,
+    chunks: std::slice::Iter<'a, Chunk>,
+    chunk: Option<&'a Chunk>,
+    /// The next record's place in its chunk.
+    place: usize,
+    left: usize,
+}
+
+impl<'a> Records<'a> {
+    fn new(shared: &'a Shared, range: std::ops::Range<usize>) -> Self {
+        let after = shared.chunks.partition_point(|chunk| chunk.first <= range.start);
+        let mut chunks = shared.chunks.get(after.saturating_sub(1)..).unwrap_or_default().iter();
+        let chunk = chunks.next();
+        let place = chunk.map_or(0, |chunk| range.start - chunk.first + chunk.skipped);
+        Self { chunks, chunk, place, left: range.len() }
+    }
 }
 
 impl<'a> Iterator for Records<'a> {
     type Item = RecordView<'a>;
 
     fn next(&mut self) -> Option<RecordView<'a>> {
-        self.batch.shared.get(self.range.next()?)
+        self.left = self.left.checked_sub(1)?;
+        loop {
+            if let Some(record) = self.chunk?.records.get(self.place) {
+                self.place += 1;
+                return Some(record);
+            }
+            self.chunk = self.chunks.next();
+            self.place = self.chunk.map_or(0, |chunk| chunk.skipped);
+        }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.range.size_hint()
+        (self.left, Some(self.left))
     }
 }
 

@@ -69,6 +69,8 @@ struct Own {
     /// Resolved when the machine has ended.
     closed: Arc<Promise<()>>,
     stage: Mutex<Stage>,
+    /// The process it was made in: threads do not survive a fork.
+    process: u32,
 }
 
 enum Stage {
@@ -85,7 +87,8 @@ impl Consumer {
         let wake = Arc::<Wake>::default();
         let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
         let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
-        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage }) })
+        let process = std::process::id();
+        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, process }) })
     }
 
     /// Reads these topics, and no others from now on. The group shares out their partitions.
@@ -248,6 +251,7 @@ impl Consumer {
     /// poll gave is finished only if it was committed, or another poll came after it. A second
     /// call does nothing. Batches and records stay good.
     pub fn close(&self, timeout: Duration) -> Result<(), Error> {
+        self.own.check_process()?;
         if self.own.closed.is_resolved() {
             return Ok(());
         }
@@ -294,6 +298,7 @@ impl fmt::Debug for Consumer {
 impl Own {
     /// Brings the machine to the I/O thread, the first time.
     fn start(&self) -> Result<(), Error> {
+        self.check_process()?;
         if let Some(error) = self.face.ended() {
             return Err(error);
         }
@@ -312,6 +317,15 @@ impl Own {
             *stage = Stage::Running(handle);
         }
         Ok(())
+    }
+
+    /// In a child of the process that made it nothing may be touched: locks may be held for ever.
+    fn check_process(&self) -> Result<(), Error> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let text = "the consumer was made before the fork, and belongs to the parent process";
+        Err(Error::new(ErrorKind::Forked, text).with_hint("make a new one in the child"))
     }
 
     /// Refuses all calls from now on and has the machine end; its handle, if there is a machine.
@@ -338,7 +352,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if !self.closed.is_resolved() {
+        if self.check_process().is_ok() && !self.closed.is_resolved() {
             self.begin_close(DROP_DEADLINE);
         }
     }

@@ -103,7 +103,9 @@ impl Engine {
     pub(super) fn handle_member(&mut self, event: MemberEvent, cx: &mut Context<'_>) {
         match event {
             MemberEvent::Assigned { generation, partitions, follows } => {
-                tracing::info!(group = %self.names.group, generation, ?partitions, "assigned");
+                let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+                let names = names.join(", ");
+                tracing::info!(group = %self.names.group, generation, partitions = names, "assigned");
                 self.assign(partitions, follows, cx);
             }
             MemberEvent::Release => {

@@ -408,5 +408,9 @@ fn a_rebalance_waits_for_the_record_in_hand_of_a_batch_that_is_handed_on() {
     script.seen.retain(|seen| !seen.starts_with("fetch"));
     let first: Vec<_> = script.seen.iter().take(2).collect();
     assert_eq!(first, ["commit 0:10", "join"]);
-    assert_eq!(script.offsets(1000), (10..30).collect::<Vec<_>>(), "none is lost, none comes twice");
+    assert_eq!(
+        script.offsets(1000),
+        (10..30).collect::<Vec<_>>(),
+        "none is lost, none comes twice"
+    );
 }
