@@ -25,11 +25,11 @@ const PRODUCT: &[&str] = &[
 ];
 const BINDINGS: &[&str] = &["bindings-python/src/", "bindings-node/src/", "bindings-c/src/"];
 const STATE: &[&str] = &["broker/src/state/", "client-rs/src/state/"];
-/// `broker.rs` starts and ends the runtime; `node.rs` holds the word that all its tasks watch.
+/// `broker` starts and ends the runtime; `node.rs` holds the word that all its tasks watch.
 const RUNTIME: &[&str] = &[
     "broker/src/driver/",
     "broker/src/server/",
-    "broker/src/broker.rs",
+    "broker/src/broker",
     "broker/src/node.rs",
     "client-rs/src/driver/",
 ];
