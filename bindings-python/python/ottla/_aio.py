@@ -130,6 +130,7 @@ class Sending:
 
     def __await__(self) -> Generator[Any, Any, Delivery]:
         self._awaited = True
+        self._reactor.bind()
         sent = self._sent
         if isinstance(sent, asyncio.Future):
             sent = self._sent = yield from sent.__await__()

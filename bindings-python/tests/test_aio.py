@@ -1,0 +1,299 @@
+"""The same clients within an event loop."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import ottla
+
+
+def run(main):
+    """Runs a test's coroutine, and fails if it hangs."""
+    return asyncio.run(asyncio.wait_for(main, 50))
+
+
+async def taken(consumer, count):
+    records = []
+    async for record in consumer:
+        records.append(record)
+        if len(records) == count:
+            return records
+
+
+def consumer(broker, topic, **options):
+    options = {"group": f"{topic}-group", "start": "earliest", **options}
+    return ottla.AsyncConsumer(broker.address, topics=topic, **options)
+
+
+def test_one_await_is_one_delivery(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            at = await producer.send(topic, b"v", key=b"k", headers={"h": b"1"}, timestamp=5)
+            assert at == ottla.Delivery(topic, 0, 0, 5)
+        async with consumer(broker, topic) as reader:
+            (record,) = await taken(reader, 1)
+            assert (record.key, record.value, record.headers) == (b"k", b"v", [("h", b"1")])
+
+    run(main())
+
+
+def test_many_awaited_together_keep_their_order(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            sends = [producer.send(topic, b"%d" % number) for number in range(2000)]
+            deliveries = await asyncio.gather(*sends)
+            assert [at.offset for at in deliveries] == list(range(2000))
+            # What is known is told again, at once.
+            assert (await sends[7]).offset == 7
+
+    run(main())
+
+
+def test_records_of_a_topic_not_known_yet_settle_too(broker, name):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            sends = [producer.send(name, b"v", key=b"%d" % number) for number in range(300)]
+            deliveries = await asyncio.gather(*sends)
+            assert {at.partition for at in deliveries} == {0, 1, 2}
+
+    run(main())
+
+
+def test_fire_and_forget_then_flush(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            for number in range(500):
+                producer.send(topic, b"%d" % number)
+            await producer.flush(timeout=20)
+            async with consumer(broker, topic) as reader:
+                records = await taken(reader, 500)
+                assert [int(record.value) for record in records] == list(range(500))
+
+    run(main())
+
+
+def test_send_many_reports(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address, max_request_size=10_000) as producer:
+            report = await producer.send_many(topic, [b"a", (b"k", b"b"), b"x" * 20_000, b"c"])
+            assert report.done() and not report.ok
+            assert report.offsets.tolist() == [0, 1, -1, 2]
+            assert isinstance(report.errors[2], ottla.RecordTooLargeError)
+
+    run(main())
+
+
+def test_over_budget_sends_wait_in_order_and_the_loop_goes_on(broker, topic):
+    async def main():
+        options = {"buffer_memory": 1 << 20, "batch_size": 16_384}
+        async with ottla.AsyncProducer(broker.address, **options) as producer:
+            sends = [producer.send(topic, b"%04d" % number + b"x" * 1000) for number in range(4000)]
+            deliveries = await asyncio.gather(*sends)
+            assert [at.offset for at in deliveries] == list(range(4000))
+            assert (await producer.send_many(topic, [b"x" * 1000] * 4000)).ok
+            for _ in range(4000):
+                try:
+                    producer.try_send(topic, b"x" * 1000)
+                except ottla.BufferFullError:
+                    await producer.drain()
+                    await producer.try_send(topic, b"x" * 1000)
+
+    run(main())
+
+
+def test_a_send_that_finds_no_room_in_time_fails(topic):
+    async def main():
+        producer = ottla.AsyncProducer(
+            "127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384, max_block=300
+        )
+        sends = [producer.send(topic, b"x" * 1000) for _ in range(2000)]
+        with pytest.raises(ottla.BufferFullError):
+            producer.try_send(topic, b"x" * 1000)
+        with pytest.raises(ottla.BufferFullError):
+            await sends[-1]
+        with pytest.raises(ottla.Error):
+            await producer.close(timeout=0.1)
+
+    run(main())
+
+
+def test_failures_are_raised_where_they_are_awaited(name):
+    async def main():
+        options = {"delivery_timeout": 300, "request_timeout": 200}
+        async with ottla.AsyncProducer("127.0.0.1:1", **options) as producer:
+            with pytest.raises(ottla.DeliveryTimeoutError) as failed:
+                await producer.send(name, b"v")
+            assert isinstance(failed.value, TimeoutError) and not failed.value.maybe_stored
+            assert "127.0.0.1:1" in str(failed.value)
+
+    run(main())
+
+
+def test_what_nobody_awaited_is_raised_when_the_block_ends(name):
+    async def main():
+        options = {"delivery_timeout": 300, "request_timeout": 200}
+        with pytest.raises(ottla.Error):
+            async with ottla.AsyncProducer("127.0.0.1:1", **options) as producer:
+                producer.send(name, b"v")
+
+    run(main())
+
+
+def test_batches_polls_and_commits(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            assert (await producer.send_many(topic, [b"%d" % n for n in range(20)])).ok
+        async with consumer(broker, topic, auto_commit=False) as reader:
+            values = []
+            async for batch in reader.batches(max_records=6, timeout=1.0):
+                values += batch.values()
+                await reader.commit(batch)
+            assert values == [b"%d" % n for n in range(20)]
+            assert await reader.poll(timeout=0.1) is None
+            assert reader.position(topic, 0) == 20
+            reader.seek(topic, 0, 12)
+            record = await reader.poll()
+            assert record.offset == 12
+            await reader.commit(record)
+            assert reader.assignment() == [(topic, 0)]
+            reader.pause([(topic, 0)])
+            assert await reader.poll(timeout=0.2) is None
+            reader.resume([(topic, 0)])
+            assert (await reader.poll()).offset == 13
+        async with consumer(broker, topic) as reader:
+            assert (await reader.poll()).offset == 13
+
+    run(main())
+
+
+def test_a_cancelled_poll_loses_nothing(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            async with consumer(broker, topic) as reader:
+                for number in range(30):
+                    waiting = asyncio.create_task(reader.poll())
+                    await asyncio.sleep(0.002 * (number % 5))
+                    sent = producer.send(topic, b"%d" % number)
+                    if number % 2:
+                        await sent
+                    waiting.cancel()
+                    try:
+                        record = await waiting
+                    except asyncio.CancelledError:
+                        record = await reader.poll()
+                    assert int(record.value) == number
+
+    run(main())
+
+
+def test_other_tasks_run_while_records_are_read(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            assert (await producer.send_many(topic, [b"x" * 100] * 5000)).ok
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        async with consumer(broker, topic) as reader:
+            await taken(reader, 5000)
+        ticking.cancel()
+        assert ticks > 0
+
+    run(main())
+
+
+def test_closing_ends_the_iteration(broker, topic):
+    async def main():
+        reader = consumer(broker, topic)
+        asyncio.get_running_loop().call_later(0.2, lambda: asyncio.ensure_future(reader.close()))
+        assert [record async for record in reader] == []
+        await reader.close()
+        with pytest.raises(ottla.ClosedError):
+            await reader.poll()
+
+    run(main())
+
+
+def test_a_client_stays_with_its_loop(broker, topic):
+    producer = ottla.AsyncProducer(broker.address)
+
+    async def send():
+        return await producer.send(topic, b"v")
+
+    run(send())
+
+    async def again():
+        with pytest.raises(ottla.InvalidStateError, match="another event loop"):
+            await asyncio.gather(*[producer.send(topic, b"v") for _ in range(100)])
+
+    run(again())
+    producer._native.close(10)
+
+
+def test_a_timeout_of_a_call_is_told(broker, topic):
+    async def main():
+        producer = ottla.AsyncProducer("127.0.0.1:1")
+        producer.send(topic, b"v")
+        with pytest.raises(ottla.TimeoutError, match=r"flush did not end within 0\.2 s"):
+            await producer.flush(timeout=0.2)
+        with pytest.raises(ottla.Error):
+            await producer.close(timeout=0.1)
+        await producer.close()
+
+    run(main())
+
+
+def test_two_members_share_partitions(broker, name):
+    async def main():
+        broker.create_topic(name, 4)
+        seen = []
+
+        async def read():
+            async with consumer(broker, name) as reader:
+                share = 0
+                while len(seen) < 400:
+                    record = await reader.poll(timeout=0.1)
+                    if record is not None:
+                        seen.append(record.value)
+                        share += 1
+                    elif len(reader.assignment()) == 2:
+                        ready.set()
+                return share
+
+        ready = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            members = [group.create_task(read()) for _ in range(2)]
+            await ready.wait()
+            async with ottla.AsyncProducer(broker.address) as producer:
+                assert (await producer.send_many(name, [b"%d" % n for n in range(400)])).ok
+        assert len(set(seen)) == 400 and all(member.result() for member in members)
+
+    run(main())
+
+
+def test_no_thread_of_pythons_is_started(broker, topic):
+    before = threading.active_count()
+
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            await producer.send(topic, b"v")
+            assert threading.active_count() == before
+
+    run(main())
+
+
+def test_an_embedded_broker_serves_inside_async_with():
+    async def main():
+        async with ottla.Broker() as broker, ottla.AsyncProducer(broker.address) as producer:
+            started = time.monotonic()
+            assert (await producer.send("orders", b"v")).offset == 0
+            assert time.monotonic() >= started
+
+    run(main())

@@ -1,0 +1,186 @@
+"""What a program is told when something is wrong."""
+
+import builtins
+import pickle
+import socket
+
+import pytest
+
+import ottla
+
+
+@pytest.mark.parametrize("client", [ottla.Producer, ottla.Consumer, ottla.AsyncProducer])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"linger_sm": 5}, "did you mean `linger.ms`"),
+        ({"compresion": "lz4"}, "did you mean `compression.type`"),
+        ({"linger_ms": "soon"}, "whole number of milliseconds"),
+        ({"linger_ms": 5.5}, "whole number of milliseconds"),
+        ({"acks": 2}, "one of all"),
+        ({"enable_idempotence": "perhaps"}, "true or false"),
+        ({"linger_ms": object()}, "takes a text, a number, a bool or a list of texts, not object"),
+    ],
+)
+def test_a_bad_option_is_refused_when_the_client_is_made(client, options, told):
+    with pytest.raises(ottla.InvalidOptionError, match=told) as refused:
+        client("localhost:9092", **options)
+    assert isinstance(refused.value, ValueError) and isinstance(refused.value, ottla.UsageError)
+    assert not refused.value.retriable
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:x", "a b:1", "", 5])
+def test_a_bad_address_is_refused(address):
+    with pytest.raises(ottla.InvalidOptionError, match="bootstrap.servers"):
+        ottla.Producer(address)
+
+
+def test_without_an_address_there_is_no_client():
+    with pytest.raises(ottla.InvalidOptionError, match="bootstrap.servers"):
+        ottla.Producer()
+
+
+def test_a_consumer_needs_a_group_to_subscribe():
+    with pytest.raises(ottla.InvalidGroupError, match="group.id"):
+        ottla.Consumer("localhost:9092", topics="orders")
+
+
+def test_nobody_listening_is_told_with_the_address():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    producer = ottla.Producer(f"127.0.0.1:{port}", delivery_timeout=400, request_timeout=300)
+    sent = producer.send("orders", b"v")
+    with pytest.raises(ottla.DeliveryTimeoutError, match=f"127.0.0.1:{port}") as failed:
+        sent.result(timeout=20)
+    assert isinstance(failed.value, builtins.TimeoutError)
+    assert failed.value.retriable and not failed.value.maybe_stored
+    assert failed.value.topic == "orders"
+    producer.close(5)
+
+
+def test_a_result_that_takes_too_long_stays_on_its_way():
+    producer = ottla.Producer("127.0.0.1:1", delivery_timeout=600, request_timeout=300)
+    sent = producer.send("orders", b"v")
+    with pytest.raises(ottla.TimeoutError, match=r"within 0\.05 s"):
+        sent.result(timeout=0.05)
+    assert not sent.done()
+    with pytest.raises(ottla.TimeoutError):
+        producer.flush(timeout=0.05)
+    with pytest.raises(ottla.DeliveryTimeoutError):
+        sent.result(timeout=20)
+    producer.close(5)
+
+
+def test_an_unknown_topic_is_told_when_it_may_not_be_created(name):
+    options = {"max_block": 500, "delivery_timeout": 1000, "request_timeout": 400}
+    with ottla.Broker(auto_create_topics_enable=False) as broker:
+        producer = ottla.Producer(broker.address, **options)
+        with pytest.raises(ottla.UnknownTopicError, match=name) as failed:
+            producer.send(name, b"v").result(timeout=20)
+        assert failed.value.kafka_code in (3, None)
+        producer.close(5)
+        with ottla.Consumer(broker.address, group="g", topics=name) as consumer:
+            with pytest.raises(ottla.UnknownTopicError, match=name):
+                while consumer.poll(timeout=1) is None:
+                    pass
+
+
+def test_a_record_too_large_is_refused_in_send(broker, topic):
+    with ottla.Producer(broker.address, max_request_size=1000) as producer:
+        with pytest.raises(ottla.RecordTooLargeError):
+            producer.send(topic, b"x" * 2000)
+        # Nothing was kept of it, so the block ends without an error.
+        producer.send(topic, b"fits").result(10)
+
+
+def test_a_record_too_large_for_the_broker_is_told(topic):
+    with ottla.Broker(message_max_bytes=2000) as broker:
+        producer = ottla.Producer(broker.address)
+        with pytest.raises(ottla.RecordTooLargeError) as refused:
+            producer.send(topic, b"x" * 5000).result(20)
+        assert refused.value.kafka_code == 10 and not refused.value.maybe_stored
+        producer.close(5)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "..", "x" * 250])
+def test_names_no_topic_can_have(producer, consumer, name):
+    with pytest.raises(ottla.InvalidTopicError):
+        producer.send(name, b"v")
+    with pytest.raises(ottla.InvalidTopicError):
+        consumer(name)
+
+
+def test_a_partition_that_is_not_there(producer, topic):
+    producer.send(topic, b"v").result(10)
+    with pytest.raises(ottla.InvalidPartitionError):
+        producer.send(topic, b"v", partition=5).result(10)
+    with pytest.raises(ottla.InvalidPartitionError):
+        producer.send(topic, b"v", partition=-1)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_is_a_number_of_seconds_from_0_on(producer, consumer, topic, timeout):
+    for call in (producer.flush, consumer(topic).poll, producer.send(topic, b"v").result):
+        with pytest.raises((ottla.InvalidArgumentError, AssertionError)):
+            call(timeout=timeout)
+            assert call == producer.send
+
+
+def test_values_of_other_types_are_refused(producer, topic):
+    with pytest.raises(TypeError, match="not int"):
+        producer.send(topic, 5)
+    with pytest.raises(TypeError, match=r"\(key, value\)"):
+        producer.send_many(topic, [(b"a", b"b", b"c")])
+    with pytest.raises(TypeError):
+        producer.send_many(topic, 5)
+
+
+def test_a_closed_client_says_so_and_closes_again(broker, topic):
+    producer = ottla.Producer(broker.address)
+    sent = producer.send(topic, b"v")
+    producer.close(10)
+    assert sent.result(0).offset == 0
+    for call in (
+        lambda: producer.send(topic, b"v"),
+        lambda: producer.try_send(topic, b"v"),
+    ):
+        with pytest.raises(ottla.ClosedError):
+            call()
+    report = producer.send_many(topic, [b"v"])
+    assert isinstance(report.errors[0], ottla.ClosedError)
+    producer.flush()
+    producer.close()
+    reader = ottla.Consumer(broker.address, group=f"{topic}-g", topics=topic)
+    reader.close(10)
+    for call in (reader.poll, reader.commit, lambda: reader.subscribe("x"), reader.poll_batch):
+        with pytest.raises(ottla.ClosedError):
+            call()
+    assert reader.assignment() == []
+    reader.close()
+
+
+def test_a_client_never_used_closes_at_once():
+    ottla.Producer("localhost:1").close()
+    ottla.Consumer("localhost:1", group="g").close()
+
+
+def test_classes_tell_what_can_be_done():
+    assert issubclass(ottla.Error, Exception)
+    for name in ("RetriableError", "AbortableError", "FatalError", "UsageError"):
+        assert issubclass(getattr(ottla, name), ottla.Error)
+    kinds = [getattr(ottla, name) for name in ottla.__all__ if name.endswith("Error")]
+    kinds = [kind for kind in kinds if kind.kind]
+    assert len(kinds) > 40
+    for kind in kinds:
+        assert kind.__name__ == f"{kind.kind}Error" and kind.__doc__
+        assert kind.retriable == issubclass(kind, ottla.RetriableError)
+
+
+def test_errors_are_pickled(topic):
+    producer = ottla.Producer("127.0.0.1:1", delivery_timeout=300, request_timeout=200)
+    with pytest.raises(ottla.Error) as failed:
+        producer.send(topic, b"v").result(10)
+    producer.close(5)
+    copy = pickle.loads(pickle.dumps(failed.value))
+    assert type(copy) is type(failed.value) and str(copy) == str(failed.value)
+    assert copy.topic == topic

@@ -1,0 +1,198 @@
+"""Threads, signals, forks and the end of the process."""
+
+import contextlib
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import ottla
+
+
+def python(code, *args, timeout=40, **options):
+    """Runs a program in a process of its own."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *args]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, **options
+    )
+
+
+def counts_during(wait):
+    """How often a second thread counted while the first was in `wait`."""
+    counted, stop = 0, threading.Event()
+
+    def count():
+        nonlocal counted
+        while not stop.is_set():
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    before = counted
+    wait()
+    during = counted - before
+    stop.set()
+    thread.join()
+    return during
+
+
+def test_a_second_thread_counts_while_the_first_waits():
+    # Nobody listens, so each wait takes all of its time.
+    producer = ottla.Producer("127.0.0.1:1")
+    sent = producer.send("x", b"v")
+    consumer = ottla.Consumer("127.0.0.1:1", group="g", topics="x")
+
+    def until_told(call):
+        with contextlib.suppress(ottla.Error):
+            call(timeout=0.3)
+
+    for call in (producer.flush, sent.result, consumer.poll):
+        # Held, the interpreter would let the thread count a few times at most.
+        assert counts_during(lambda call=call: until_told(call)) > 1000
+    producer.close(timeout=0.1)
+    consumer.close(timeout=0.1)
+
+
+WAITS = {
+    "flush": "producer.flush()",
+    "result": "sent.result()",
+    "close": "producer.close()",
+    "poll": "consumer.poll()",
+    "iteration": "next(consumer)",
+    "batches": "next(consumer.batches())",
+    "room": "[producer.send('x', b'x' * 100_000) for _ in range(1000)]",
+    "send_many": "producer.send_many('x', [b'x' * 100_000] * 1000)",
+}
+
+
+@pytest.mark.parametrize("wait", sorted(WAITS))
+def test_ctrl_c_ends_a_wait_of_the_main_thread_at_once(wait):
+    code = f"""
+        import os, signal, threading, time, ottla
+        producer = ottla.Producer("127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384)
+        sent = producer.send("x", b"v")
+        consumer = ottla.Consumer("127.0.0.1:1", group="g", topics="x", start="earliest")
+        pressed = []
+
+        def press():
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(0.5, press).start()
+        try:
+            while True:
+                try:
+                    {WAITS[wait]}
+                except ottla.ConnectError:
+                    pass  # a consumer tells, and goes on
+        except KeyboardInterrupt:
+            late = time.monotonic() - pressed[0]
+            print("interrupted" if late < 0.9 else f"late by {{late}}", flush=True)
+        os._exit(0)
+    """
+    ended = python(code)
+    assert ended.stdout == "interrupted\n", ended.stderr
+
+
+def test_a_handler_that_raises_not_lets_the_wait_go_on():
+    code = """
+        import os, signal, threading, ottla
+        seen = []
+        signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+        with ottla.Broker() as broker, ottla.Consumer(broker.address, group="g", topics="x") as c:
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+            print(c.poll(timeout=1.0), seen)
+    """
+    ended = python(code)
+    assert ended.stdout == "None [1]\n", ended.stderr
+
+
+def test_a_program_that_ends_without_close_delivers_and_ends(broker, topic):
+    code = """
+        import sys, ottla
+        producer = ottla.Producer(sys.argv[1])
+        consumer = ottla.Consumer(sys.argv[1], group="left", topics=sys.argv[2])
+        consumer.poll(timeout=0.1)
+        for number in range(100):
+            producer.send(sys.argv[2], b"%d" % number)
+        mine = ottla.Broker()
+        mine.start()
+    """
+    ended = python(code, broker.address, topic, timeout=20)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    options = {"group": f"{topic}-g", "start": "earliest"}
+    with ottla.Consumer(broker.address, topics=topic, **options) as reader:
+        read = 0
+        while read < 100:
+            batch = reader.poll_batch(timeout=20)
+            assert batch is not None
+            read += len(batch)
+
+
+def test_what_cannot_be_delivered_at_the_end_is_told_within_the_deadline():
+    code = """
+        import ottla
+        producer = ottla.Producer("127.0.0.1:1")
+        producer.send("x", b"v")
+    """
+    started = time.monotonic()
+    ended = python(code, timeout=30)
+    assert ended.returncode == 0
+    assert "at exit: a record was not delivered" in ended.stderr
+    assert time.monotonic() - started < 20
+
+
+def test_a_daemon_thread_that_waits_does_not_hold_the_end_up():
+    code = """
+        import threading, ottla
+        consumer = ottla.Consumer("127.0.0.1:1", group="g", topics="x")
+        threading.Thread(target=lambda: list(consumer.batches()), daemon=True).start()
+        print("done")
+    """
+    ended = python(code, timeout=30)
+    assert ended.returncode == 0 and ended.stdout == "done\n"
+
+
+def test_a_forked_child_cannot_use_what_its_parent_made(broker, topic):
+    code = """
+        import os, sys, ottla
+        producer = ottla.Producer(sys.argv[1])
+        sent = producer.send(sys.argv[2], b"parent")
+        sent.result(10)
+        child = os.fork()
+        if child == 0:
+            told = []
+            for call in (lambda: producer.send(sys.argv[2], b"x"), producer.flush, sent.result):
+                try:
+                    call()
+                except ottla.ForkedError as error:
+                    told.append(str(error))
+            producer.close()
+            del producer, sent
+            with ottla.Producer(sys.argv[1]) as own:
+                at = own.send(sys.argv[2], b"child").result(10)
+            ok = len(told) == 3 and "fork" in told[0] and at.offset == 1
+            os._exit(0 if ok else 1)
+        _, status = os.waitpid(child, 0)
+        at = producer.send(sys.argv[2], b"parent again").result(10)
+        producer.close()
+        print(os.waitstatus_to_exitcode(status), at.offset)
+    """
+    ended = python(code, broker.address, topic)
+    assert ended.stdout == "0 2\n", ended.stderr
+
+
+def test_importing_starts_no_thread_and_opens_nothing():
+    code = """
+        import os
+        before = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        import ottla
+        ottla.Producer("localhost:1"), ottla.Consumer("localhost:1", group="g"), ottla.Broker()
+        after = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        print(before == after, before, after)
+    """
+    ended = python(code)
+    assert ended.stdout.startswith("True"), ended.stdout + ended.stderr
