@@ -7,6 +7,7 @@
  * too; they may be ended in any order. A function that can fail returns its error, or what it makes
  * and its error through a last parameter; NULL is no error. Texts end with a zero byte and are UTF-8.
  * Every pointer is checked for NULL. No function of yours is ever called on a thread of the library.
+ * In a child of a fork the parent's handles give OTTLA_ERR_FORKED; free them, and make new ones.
  */
 
 #ifndef OTTLA_H

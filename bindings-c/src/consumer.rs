@@ -218,7 +218,9 @@ pub unsafe extern "C" fn ottla_consumer_fd(consumer: *const ottla_consumer_t) ->
 pub unsafe extern "C" fn ottla_consumer_wakeup(consumer: *const ottla_consumer_t) {
     guard_or((), || {
         // SAFETY: the header asks for NULL or a consumer that is not freed.
-        if let Some(consumer) = unsafe { consumer.as_ref() } {
+        let consumer = unsafe { consumer.as_ref() };
+        // A child of a fork shares the descriptor with its parent, whose poll it is.
+        if let Some(consumer) = consumer.filter(|consumer| consumer.consumer.is_ours()) {
             // No lock and no allocation: this is for signal handlers too.
             consumer.woken.store(true, Ordering::SeqCst);
             consumer.ready.raise();

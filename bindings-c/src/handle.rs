@@ -89,7 +89,8 @@ impl<T> Held<T> {
         Ok(Self { inner: ManuallyDrop::new(inner), process })
     }
 
-    fn is_ours(&self) -> bool {
+    /// Whether this process made it. An atomic load, so it is also for signal handlers.
+    pub(crate) fn is_ours(&self) -> bool {
         self.process == FORKS.load(Ordering::Relaxed)
     }
 

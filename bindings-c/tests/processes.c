@@ -32,8 +32,18 @@ static void a_child_of_a_fork_is_told_and_disturbs_nothing(void)
         int told = ottla_error_code(first) == OTTLA_ERR_FORKED &&
                    ottla_error_code(second) == OTTLA_ERR_FORKED &&
                    ottla_error_code(third) == OTTLA_ERR_FORKED;
+        ottla_error_free(first);
+        ottla_error_free(second);
+        ottla_error_free(third);
+        ottla_consumer_wakeup(consumer);
         ottla_producer_free(producer);
         ottla_consumer_free(consumer);
+        /* A new client in the child works, with the parent's broker. */
+        producer = ottla_producer_new(options_of(broker, ""), NULL);
+        first = ottla_producer_send_wait(producer, &record, SOON, NULL);
+        second = ottla_producer_close(producer, SOON);
+        told = told && !first && !second;
+        ottla_producer_free(producer);
         ottla_broker_free(broker);
         _exit(told ? 0 : 1);
     }
