@@ -109,6 +109,16 @@ pub(crate) fn on_io_thread() -> bool {
     thread::current().name() == Some(THREAD_NAME)
 }
 
+/// Refuses calls that wait on the clients' own thread: what they wait for would never come.
+pub(crate) fn check_may_wait() -> Result<(), Error> {
+    if on_io_thread() {
+        let text = "a call that waits was made on the client's own thread, which must not be kept";
+        return Err(Error::new(ErrorKind::InvalidState, text)
+            .with_hint("do no more in a callback than to wake a thread of the program's"));
+    }
+    Ok(())
+}
+
 /// A number that no other client of any process begins with.
 pub(crate) fn seed() -> Result<u64, Error> {
     getrandom::u64().map_err(|error| {

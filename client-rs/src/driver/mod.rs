@@ -14,4 +14,4 @@ mod tests;
 mod transport;
 mod wire;
 
-pub(crate) use io_thread::{ClientHandle, on_io_thread, start};
+pub(crate) use io_thread::{ClientHandle, check_may_wait, on_io_thread, start};

@@ -94,18 +94,24 @@ impl Producer {
     /// `max.block.ms`; then `BufferFull`. Other errors: `RecordTooLarge`, `InvalidTopic`,
     /// `InvalidPartition`, `Closed`. After an error nothing was kept of the record.
     pub fn send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let now_ms = record.timestamp.map_or_else(clock::now_ms, |_| -1);
-        self.send_by(record, now_ms, &mut None, &mut Sent::of)
+        let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
+        let mut sent = None;
+        let keep = &mut |batch: &Arc<Completion>, index| sent = Some(Sent::of(batch, index));
+        self.send_by(record, now_ms, &mut None, keep)?;
+        sent.ok_or_else(lost)
     }
 
     /// Sends a record if there is room for it now; `BufferFull` if not.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let now_ms = record.timestamp.map_or_else(clock::now_ms, |_| -1);
-        let sent = self.append(record, now_ms, (None, Manners::Grab), &mut Sent::of);
-        sent.map_err(|error| match error {
-            AppendError::Memory(_) => self.full("there is no room for the record now"),
-            AppendError::Failed(error) => error,
-        })
+        let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
+        let mut sent = None;
+        let keep = &mut |batch: &Arc<Completion>, index| sent = Some(Sent::of(batch, index));
+        let taken = self.append(record, now_ms, (None, Manners::Grab), keep);
+        match taken {
+            Ok(()) => sent.ok_or_else(lost),
+            Err(AppendError::Memory(_)) => Err(self.full("there is no room for the record now")),
+            Err(AppendError::Failed(error)) => Err(error),
+        }
     }
 
     /// Sends records in order, and tells of each what became of it: one that is refused does not
@@ -162,13 +168,13 @@ impl Producer {
     }
 
     #[inline]
-    fn append<T>(
+    fn append(
         &self,
         record: &Record<'_>,
         now_ms: i64,
         memory: (Option<Chunk>, Manners),
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Result<T, AppendError> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), AppendError> {
         if self.inner.client.get().is_none() {
             self.start().map_err(AppendError::Failed)?;
         }
@@ -178,35 +184,35 @@ impl Producer {
 
     /// Sends a record, waiting for room until `deadline`, which the first wait sets.
     #[inline]
-    fn send_by<T>(
+    fn send_by(
         &self,
         record: &Record<'_>,
         now_ms: i64,
         deadline: &mut Option<Instant>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Result<T, Error> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), Error> {
         match self.append(record, now_ms, (None, Manners::Queue), keep) {
-            Ok(kept) => Ok(kept),
+            Ok(()) => Ok(()),
             Err(AppendError::Failed(error)) => Err(error),
             Err(AppendError::Memory(bytes)) => self.send_late(record, bytes, deadline, keep),
         }
     }
 
     #[cold]
-    fn send_late<T>(
+    fn send_late(
         &self,
         record: &Record<'_>,
         mut bytes: usize,
         deadline: &mut Option<Instant>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Result<T, Error> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), Error> {
         let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
         loop {
             let chunk = self.wait_for_room(bytes, by)?;
             // It is sent now, and not when it began to wait.
             let memory = (Some(chunk), Manners::Grab);
             match self.append(record, clock::now_ms(), memory, keep) {
-                Ok(kept) => return Ok(kept),
+                Ok(()) => return Ok(()),
                 Err(AppendError::Failed(error)) => return Err(error),
                 // Its topic has become known meanwhile, or the record needs more than was thought.
                 Err(AppendError::Memory(more)) => bytes = more,
@@ -264,6 +270,12 @@ impl Producer {
         drop(starting);
         Ok(())
     }
+}
+
+/// A record that was taken has a place.
+#[cold]
+fn lost() -> Error {
+    Error::new(ErrorKind::Internal, "the record was taken and has no place")
 }
 
 impl fmt::Debug for Producer {

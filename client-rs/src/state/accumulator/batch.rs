@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
     /// There is no room for a chunk of so many bytes.
     Memory(usize),
     /// The record is longer than the format can say.
-    Length(BatchError),
+    Length,
     /// The producer takes no more.
     Closed,
 }
@@ -110,7 +110,7 @@ impl OpenBatch {
             headers,
         }
         .measure()
-        .map_err(Refusal::Length)?;
+        .map_err(|_| Refusal::Length)?;
         let len = measured.len();
         if offset_delta > 0 && HEADER_LEN + self.body_len + len > room.batch_bytes {
             return Err(Refusal::Full);

@@ -97,6 +97,7 @@ impl Accumulator {
         opened_at: Instant,
         observed: bool,
     ) -> (Arc<Completion>, u32) {
+        let mut token = None;
         let result = match topic.slot_for(record, self.rules) {
             // The staged chunk is given up next, so the budget is passed for a moment at most.
             Some(slot) => self.append_slot(
@@ -104,14 +105,14 @@ impl Accumulator {
                 (record, record.timestamp.unwrap_or(-1)),
                 &mut self.room(None, Manners::Force),
                 &|| opened_at,
-                &mut |batch, index| (Arc::clone(batch), index),
+                &mut |batch, index| token = Some((Arc::clone(batch), index)),
             ),
             None => Err(AppendError::Failed(no_partition(topic, record))),
         };
-        result.unwrap_or_else(|error| {
-            let error = match error {
-                AppendError::Failed(error) => error,
-                AppendError::Memory(_) => self.refusal(),
+        token.unwrap_or_else(|| {
+            let error = match result {
+                Err(AppendError::Failed(error)) => error,
+                Err(AppendError::Memory(_)) | Ok(()) => self.refusal(),
             };
             self.counters.failed.fetch_add(1, Ordering::Relaxed);
             if !observed {

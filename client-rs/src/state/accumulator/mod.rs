@@ -131,13 +131,13 @@ impl Accumulator {
     /// `granted` is a chunk that the caller waited for after a refusal for want of memory. `keep`
     /// takes what the caller wants of the record's batch and its index there.
     #[inline]
-    pub(crate) fn append<T>(
+    pub(crate) fn append(
         &self,
         record: &Record<'_>,
         moment: Moment,
         (granted, manners): (Option<Chunk>, Manners),
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Result<T, AppendError> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), AppendError> {
         if self.refusing.load(Ordering::Relaxed) {
             return Err(AppendError::Failed(self.refusal()));
         }
@@ -161,14 +161,14 @@ impl Accumulator {
     }
 
     #[inline]
-    fn append_known<T>(
+    fn append_known(
         &self,
         topic: &TopicFace,
         record: &Record<'_>,
         moment: Moment,
         room: &mut Room<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Result<T, AppendError> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), AppendError> {
         let Some(slot) = topic.slot_for(record, self.rules) else {
             return Err(AppendError::Failed(no_partition(topic, record)));
         };
@@ -177,17 +177,18 @@ impl Accumulator {
     }
 
     #[inline]
-    fn append_slot<T>(
+    fn append_slot(
         &self,
         slot: &Arc<Slot>,
         record: (&Record<'_>, i64),
         room: &mut Room<'_>,
         clock: &dyn Fn() -> Instant,
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Result<T, AppendError> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), AppendError> {
         let list = &|| lock(&self.ready).push(Arc::clone(slot));
         let opening = Opening { next_id: &|| self.take_id(), now: clock, list };
-        let (result, news) = slot.append(record, room, &opening, keep);
+        let mut news = News::None;
+        let result = slot.append(record, room, &opening, keep, &mut news);
         match news {
             News::None => {}
             News::Begun => self.wake.wake_if_idle(),
@@ -196,12 +197,7 @@ impl Accumulator {
         result.map_err(|refusal| match refusal {
             Refusal::Memory(bytes) => AppendError::Memory(bytes),
             Refusal::Closed | Refusal::Full => AppendError::Failed(self.refusal()),
-            Refusal::Length(error) => AppendError::Failed(
-                Error::new(ErrorKind::RecordTooLarge, "the record is too large for the format")
-                    .with_topic(&slot.topic)
-                    .with_outcome(Outcome::NotSent)
-                    .with_source(error),
-            ),
+            Refusal::Length => AppendError::Failed(too_long(&slot.topic)),
         })
     }
 
@@ -233,13 +229,13 @@ impl Accumulator {
 
     /// Keeps a record until its topic is known; `None` if it has become so meanwhile.
     #[cold]
-    fn stage<T>(
+    fn stage(
         &self,
         record: &Record<'_>,
         moment: Moment,
         room: &mut Room<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> Option<Result<T, AppendError>> {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Option<Result<(), AppendError>> {
         if let Err(error) = check_name(record.topic).and_then(|()| check_partition(record)) {
             return Some(Err(AppendError::Failed(error)));
         }
@@ -327,6 +323,12 @@ impl Accumulator {
         let Unreported { count, first, .. } = &mut *unreported;
         Unreported { count: std::mem::take(count), first: first.take(), sleepers: Vec::new() }
     }
+}
+
+fn too_long(topic: &Arc<str>) -> Error {
+    Error::new(ErrorKind::RecordTooLarge, "the record is too large for the format")
+        .with_topic(topic)
+        .with_outcome(Outcome::NotSent)
 }
 
 /// What is no partition of any topic.

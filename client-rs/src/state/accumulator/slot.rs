@@ -64,47 +64,48 @@ impl Slot {
         Arc::new(Self { inner: Mutex::default(), key, topic: Arc::clone(topic), partition })
     }
 
-    /// Writes a record into the open batch, or a new one if that is full. With news it is listed.
+    /// Writes a record into the open batch, or a new one if that is full; `keep` takes its place.
+    ///
+    /// `news` says what the machine must be told of, also after a refusal. With news it is listed.
     #[inline]
-    pub(crate) fn append<T>(
+    pub(crate) fn append(
         &self,
         (record, timestamp): (&Record<'_>, i64),
         room: &mut Room<'_>,
         opening: &Opening<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32) -> T,
-    ) -> (Result<T, Refusal>, News) {
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        news: &mut News,
+    ) -> Result<(), Refusal> {
         let inner = &mut *lock(&self.inner);
         if inner.closed {
-            return (Err(Refusal::Closed), News::None);
+            return Err(Refusal::Closed);
         }
-        let mut news = News::None;
         if let Some(open) = &mut inner.open {
             match open.append(record, timestamp, room) {
-                Ok(index) => return (Ok(keep(&open.completion, index)), news),
+                Ok(index) => {
+                    keep(&open.completion, index);
+                    return Ok(());
+                }
                 Err(Refusal::Full) => {
                     inner.full.extend(inner.open.take());
-                    news = News::Full;
+                    *news = News::Full;
                     (opening.list)();
                 }
-                Err(refusal) => return (Err(refusal), news),
+                Err(refusal) => return Err(refusal),
             }
         }
         let completion = Completion::new((opening.next_id)(), &self.topic, self.partition);
         let mut open = OpenBatch::new(completion, timestamp, (opening.now)());
-        match open.append(record, timestamp, room) {
-            Ok(index) => {
-                let kept = keep(&open.completion, index);
-                inner.open = Some(open);
-                if !inner.listed && news == News::None {
-                    news = News::Begun;
-                    (opening.list)();
-                }
-                inner.listed = true;
-                (Ok(kept), news)
-            }
-            // A batch that takes no first record cannot be full: the record is at fault.
-            Err(refusal) => (Err(refusal), news),
+        // A batch that takes no first record is not full: the record is at fault, or the memory.
+        let index = open.append(record, timestamp, room)?;
+        keep(&open.completion, index);
+        inner.open = Some(open);
+        if !inner.listed && *news == News::None {
+            *news = News::Begun;
+            (opening.list)();
         }
+        inner.listed = true;
+        Ok(())
     }
 
     /// Takes the full batches, and says what is open.

@@ -26,8 +26,10 @@ fn topic(name: &str, partitions: i32) -> Arc<TopicFace> {
 
 fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, u32), AppendError> {
     let moment = Moment { now_ms: 1000, clock: Instant::now };
-    let keep = &mut |batch: &Arc<Completion>, index| (Arc::clone(batch), index);
-    face.append(record, moment, (None, Manners::Queue), keep)
+    let mut token = None;
+    let keep = &mut |batch: &Arc<Completion>, index| token = Some((Arc::clone(batch), index));
+    face.append(record, moment, (None, Manners::Queue), keep)?;
+    Ok(token.expect("a record that was taken has a place"))
 }
 
 fn refused(face: &Accumulator, record: &Record<'_>) -> ErrorKind {

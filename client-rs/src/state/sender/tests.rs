@@ -124,9 +124,13 @@ impl Trial {
         let moment = Moment { now_ms: 77, clock };
         let now = self.now;
         NOW.set(Some(now));
-        let keep = &mut |batch: &Arc<Completion>, index| Token(Arc::clone(batch), index);
+        let mut token = None;
+        let keep = &mut |batch: &Arc<Completion>, index| {
+            token = Some(Token(Arc::clone(batch), index));
+        };
         let moment = Moment { clock: || NOW.get().unwrap(), ..moment };
-        self.face.append(&record, moment, (None, Manners::Queue), keep).unwrap()
+        self.face.append(&record, moment, (None, Manners::Queue), keep).unwrap();
+        token.expect("a record that was taken has a place")
     }
 
     fn send(&mut self, value: &str) -> Token {
