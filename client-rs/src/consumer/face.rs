@@ -354,6 +354,13 @@ impl Face {
         Self::announce(inner);
     }
 
+    /// Every call says so from now on, whatever ended it before.
+    pub(super) fn close(&self) {
+        let mut inner = self.lock();
+        inner.ended = Some(Error::closed());
+        Self::announce(inner);
+    }
+
     /// Whether the consumer has any partition.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().parts.is_empty()

@@ -330,7 +330,7 @@ impl Own {
 
     /// Refuses all calls from now on and has the machine end; its handle, if there is a machine.
     fn begin_close(&self, timeout: Duration) -> Option<ClientHandle> {
-        self.face.end(Error::closed());
+        self.face.close();
         let mut stage = lock(&self.stage);
         let handle = match std::mem::replace(&mut *stage, Stage::Closed(None)) {
             Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle),

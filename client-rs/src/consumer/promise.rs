@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::driver::clock;
+use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
 use crate::state::guard::lock;
 use crate::state::parker::{Parker, Sleeper};
@@ -68,6 +68,7 @@ impl<T: Clone> Promise<T> {
                 Some(deadline) => deadline.saturating_duration_since(clock::now()),
                 None => timeout,
             };
+            driver::check_may_wait()?;
             if left.is_zero() {
                 let text = format!("{what} took longer than {} ms", timeout.as_millis());
                 return Err(Error::new(ErrorKind::Timeout, text));

@@ -88,6 +88,8 @@ pub(crate) struct FetchPart {
 #[derive(Debug, Clone)]
 pub(crate) struct FetchAnswer {
     pub(crate) error: ErrorCode,
+    /// For how long the broker wants to be left alone (KIP-219).
+    pub(crate) throttle: Duration,
     pub(crate) parts: Vec<FetchedPart>,
 }
 
@@ -445,7 +447,8 @@ impl Fetcher {
             lanes.attempt = lanes.attempt.saturating_add(1);
         } else {
             lanes.attempt = 0;
-            lanes.retry_at = None;
+            let throttle = answer.as_ref().map_or(Duration::ZERO, |answer| answer.throttle);
+            lanes.retry_at = Some(now + throttle).filter(|_| !throttle.is_zero());
         }
         let mut answers: HashMap<TopicPartition, FetchedPart> = answer
             .map(|answer| answer.parts)

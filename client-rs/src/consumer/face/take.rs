@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
-use crate::driver::clock;
+use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::commits::Mark;
@@ -161,6 +161,7 @@ impl Face {
             Look::Woken => return Ok(None),
             Look::Nothing => {}
         }
+        driver::check_may_wait()?;
         let deadline = clock::now().checked_add(timeout);
         let parker = Parker::current();
         let wait = self.wait_id();

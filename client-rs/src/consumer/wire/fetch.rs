@@ -1,6 +1,7 @@
 //! Fetches as Kafka's messages.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ottla_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use ottla_protocol::messages::fetch_response::{FetchResponse, PartitionData};
@@ -95,7 +96,9 @@ pub(in crate::consumer) fn fetched(
             parts.push(part(partition, row, answer));
         }
     }
-    Ok((FetchAnswer { error: response.error_code, parts }, hints))
+    let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+    let throttle = Duration::from_millis(throttle);
+    Ok((FetchAnswer { error: response.error_code, throttle, parts }, hints))
 }
 
 fn hint(partition: &TopicPartition, row: &PartitionData<'_>, response: &FetchResponse<'_>) -> Hint {

@@ -71,7 +71,8 @@ impl Bench {
     }
 
     fn answer(&mut self, token: Token, parts: Vec<FetchedPart>) {
-        let answer = FetchAnswer { error: ErrorCode::NONE, parts };
+        let throttle = Duration::ZERO;
+        let answer = FetchAnswer { error: ErrorCode::NONE, throttle, parts };
         self.fetcher.handle_fetch(token, Ok(answer), self.now);
     }
 
@@ -524,6 +525,23 @@ fn a_partition_without_a_leader_asks_for_metadata_with_pauses() {
     bench.cluster.0.insert(0, 3);
     bench.now = bench.fetcher.poll_timeout(bench.now).unwrap();
     assert_eq!(bench.ask().unwrap().1.broker, 3);
+}
+
+/// SOHU-Co/kafka-node#1419: a client that does not wait burns its processor and the broker's.
+#[test]
+fn a_broker_that_throttles_is_left_alone_for_so_long() {
+    let mut bench = Bench::at(config(), 0..2, 0);
+    let (token, _) = bench.ask().unwrap();
+    let throttle = Duration::from_secs(1);
+    let parts = vec![fetched(0, batch(0, 3)), fetched(1, Bytes::new())];
+    let answer = FetchAnswer { error: ErrorCode::NONE, throttle, parts };
+    bench.fetcher.handle_fetch(token, Ok(answer), bench.now);
+    assert_eq!(bench.data().unwrap().next, 3, "what came with it is delivered");
+    bench.fetcher.seek(&part(1), 777, 5);
+    assert!(bench.ask().is_none());
+    assert_eq!(bench.fetcher.poll_timeout(bench.now), Some(bench.now + throttle));
+    bench.now += throttle;
+    assert_eq!(bench.ask().unwrap().1.parts.len(), 2);
 }
 
 #[test]
