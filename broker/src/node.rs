@@ -191,7 +191,7 @@ impl Topics {
                     index: i32::try_from(index).unwrap_or(i32::MAX),
                     leader_epoch: *leader_epoch,
                     config: config.clone(),
-                    sync_each_turn: false,
+                    is_metadata: false,
                     folder: self.folder.clone(),
                     ready: self.ready.clone(),
                 }));

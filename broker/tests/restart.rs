@@ -211,3 +211,38 @@ fn partitions_of_the_offsets_topic_get_folders_on_first_use() {
     }
     assert!(offsets_folders() <= 1, "nor by the check after a crash");
 }
+
+/// The number of a field in the vote.
+fn voted(data: &Path) -> i64 {
+    let text = std::fs::read_to_string(data.join("__cluster_metadata-0/quorum-state"));
+    let text = text.expect("a vote");
+    let (_, after) = text.split_once("\"leaderEpoch\":").expect("an epoch");
+    after.split(',').next().and_then(|epoch| epoch.parse().ok()).expect("a number")
+}
+
+#[test]
+fn no_epoch_of_the_quorum_is_used_twice_even_where_the_vote_was_not_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let vote = dir.path().join("__cluster_metadata-0/quorum-state");
+    let mut last = 0;
+    let first = Broker::start(on_disk(dir.path())).expect("a broker");
+    first.create_topic("orders", 1).expect("a topic");
+    first.stop(DEADLINE).expect("a clean stop");
+    let old = std::fs::read(&vote).expect("the vote");
+    for lost in [false, true, false] {
+        let epoch = voted(dir.path());
+        assert!(epoch > last, "{epoch} after {last}");
+        last = epoch;
+        // As a process leaves it that is killed in the first moments of its start.
+        if lost {
+            std::fs::remove_file(&vote).expect("the vote is there");
+        } else {
+            std::fs::write(&vote, &old).expect("an older vote");
+        }
+        let broker = Broker::start(on_disk(dir.path())).expect("a broker");
+        let mut client = Client::connect(broker.address());
+        client.produce("orders", &["x"]);
+        broker.stop(DEADLINE).expect("a clean stop");
+    }
+    assert!(voted(dir.path()) > last);
+}

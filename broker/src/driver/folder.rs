@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use ottla_protocol::Uuid;
@@ -16,7 +16,7 @@ use ottla_storage::{
 };
 
 use crate::driver::clock::Clock;
-use crate::driver::partition::{ClosedLog, Partition};
+use crate::driver::partition::{AppendError, ClosedLog, Partition};
 use crate::driver::writer::STACK_BYTES;
 
 /// The folder's name where all is in memory.
@@ -30,10 +30,14 @@ pub(crate) struct DataFolder {
     properties: MetaProperties,
     /// The broker that had it last stopped in good order.
     clean: bool,
+    /// What this start has brought into being.
+    made: Made,
     checkpoints: Checkpoints,
     /// Partitions whose folders are gone, and which no checkpoint should name.
     removed: Mutex<BTreeSet<(String, i32)>>,
     failed: AtomicBool,
+    /// Why nothing more may be appended to any log.
+    unusable: OnceLock<Arc<str>>,
     clock: Clock,
     lock: Mutex<Option<DirectoryLock>>,
     same_boot: bool,
@@ -41,6 +45,24 @@ pub(crate) struct DataFolder {
     flushes: Mutex<Flushes>,
     /// Held by the thread that writes recovery points.
     checkpointing: Mutex<()>,
+}
+
+/// What a start has brought into being and not made durable.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    /// The folder itself.
+    folder: bool,
+    /// Its `meta.properties`.
+    properties: bool,
+}
+
+/// What a log is trusted for when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The marker of a clean stop: its batches are whole.
+    Marker,
+    /// Nothing: its last segment is always checked.
+    Nothing,
 }
 
 #[derive(Debug, Default)]
@@ -81,9 +103,11 @@ impl DataFolder {
         node_id: i32,
         clock: Clock,
     ) -> Result<Self, FolderError> {
+        let mut made = Made { folder: false, properties: false };
         let (files, dir, lock): (Arc<dyn Files>, _, _) = match data {
             None => (Arc::new(MemoryFiles::default()), PathBuf::from(IN_MEMORY), None),
             Some(dir) => {
+                made.folder = !dir.exists();
                 fs::create_dir_all(dir).map_err(|error| {
                     let what = "the data folder cannot be created";
                     FolderError::Unusable(format!("{}: {what}: {error}", dir.display()))
@@ -106,7 +130,10 @@ impl DataFolder {
                 )));
             }
             Some(found) => found,
-            None => format(on_files, &dir, node_id)?,
+            None => {
+                made.properties = true;
+                format(on_files, &dir, node_id)?
+            }
         };
         let clean = CleanShutdown::take(on_files, &dir)?.is_some();
         let load = |name| OffsetCheckpoint::load(on_files, &dir.join(name));
@@ -121,9 +148,11 @@ impl DataFolder {
             dir,
             properties,
             clean,
+            made,
             checkpoints,
             removed: Mutex::default(),
             failed: AtomicBool::new(false),
+            unusable: OnceLock::new(),
             clock,
             lock: Mutex::new(lock),
             same_boot,
@@ -200,10 +229,11 @@ impl DataFolder {
         partition: i32,
         topic_id: Uuid,
         config: LogConfig,
+        trust: Trust,
     ) -> Result<Log, LogError> {
         let point = |checkpoint: &OffsetCheckpoint| checkpoint.get(topic, partition).unwrap_or(0);
         let opening = Opening {
-            clean: self.clean,
+            clean: self.clean && trust == Trust::Marker,
             same_boot: self.same_boot,
             recovery_point: point(&self.checkpoints.recovery_points),
             log_start: point(&self.checkpoints.log_starts),
@@ -294,6 +324,31 @@ impl DataFolder {
         self.failed.store(true, Ordering::Release);
     }
 
+    /// Makes durable what [`Self::open`] wrote, but for the names in the folder, which are flushed
+    /// with those of the metadata log.
+    pub(crate) fn settle(&self) -> Result<(), String> {
+        if self.made.properties {
+            MetaProperties::flush(&*self.files, &self.dir).map_err(|error| error.to_string())?;
+        }
+        let Some(above) = self.dir.parent().filter(|_| self.made.folder) else { return Ok(()) };
+        // A path of one name lies in the working directory.
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        self.files.sync_dir(above).map_err(|error| format!("{}: {error}", above.display()))
+    }
+
+    /// Nothing may be appended any more, to whatever log.
+    pub(crate) fn fail(&self, why: Arc<str>) {
+        tracing::error!(dir = %self.dir.display(), %why, "the data folder failed");
+        self.note_failure();
+        // The first reason is the one that counts.
+        let _first = self.unusable.set(why).is_ok();
+    }
+
+    /// An error if nothing may be appended any more.
+    pub(crate) fn usable(&self) -> Result<(), AppendError> {
+        self.unusable.get().map_or(Ok(()), |why| Err(AppendError::Storage(why.clone())))
+    }
+
     /// Writes the checkpoints with what the closed logs had at their end.
     pub(crate) fn write_checkpoints(
         &self,
@@ -301,18 +356,21 @@ impl DataFolder {
     ) -> Result<(), LogError> {
         self.end_flushes();
         let gone = self.removed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let write = |name: &str, before: &OffsetCheckpoint, value: fn(&ClosedLog) -> i64| {
+        let with = |before: &OffsetCheckpoint, value: fn(&ClosedLog) -> i64| {
             let mut checkpoint = before.clone();
             checkpoint.entries.retain(|key, _| !gone.contains(key));
             for (topic, partition, log) in closed {
                 checkpoint.entries.insert((topic.to_string(), *partition), value(log));
             }
-            checkpoint.write(&*self.files, &self.dir.join(name))
+            checkpoint
         };
         let before = &self.checkpoints;
-        write(RECOVERY_POINTS, &before.recovery_points, |log| log.recovery_point)?;
-        write(LOG_STARTS, &before.log_starts, |log| log.log_start)?;
-        write(HIGH_WATERMARKS, &before.high_watermarks, |log| log.high_watermark)
+        let checkpoints = [
+            (RECOVERY_POINTS, with(&before.recovery_points, |log| log.recovery_point)),
+            (LOG_STARTS, with(&before.log_starts, |log| log.log_start)),
+            (HIGH_WATERMARKS, with(&before.high_watermarks, |log| log.high_watermark)),
+        ];
+        OffsetCheckpoint::write_all(&*self.files, &self.dir, &checkpoints)
     }
 
     /// Writes the marker of a clean stop, unless a write or flush has failed (KAFKA-13773).

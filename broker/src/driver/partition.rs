@@ -1,23 +1,26 @@
 //! One partition at work: its inbox, the append role, the high watermark and who waits for it.
 
 mod submission;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ottla_protocol::Uuid;
 use ottla_storage::{Appended, Flushed, Log, LogError, LogReader, Rejected};
 
 use crate::config::TopicConfig;
-use crate::driver::folder::DataFolder;
+use crate::driver::folder::{DataFolder, Trust};
 use crate::driver::writer::ReadyList;
 use crate::state::leader::Leader;
 use crate::state::waiting::{FetchToken, Waiting};
 
+use self::turn::tell;
 pub(crate) use submission::{Acks, AppendError, Done, Outcome, Refused, Submission};
 
 /// Wakes a fetch that waits for a high watermark to rise.
@@ -32,12 +35,13 @@ pub(crate) struct PartitionSetup {
     pub(crate) topic_id: Uuid,
     /// The partition's index.
     pub(crate) index: i32,
-    /// The epoch under which this broker leads it.
+    /// The epoch under which this broker leads it; the metadata log's comes with its election.
     pub(crate) leader_epoch: i32,
     /// The topic's options.
     pub(crate) config: Arc<TopicConfig>,
-    /// Whether each write is synced before it is answered: the metadata log.
-    pub(crate) sync_each_turn: bool,
+    /// Whether it is the metadata log: each write is synced before it is answered, but for those of
+    /// the start, which [`Partition::settle`] syncs before anything else is appended anywhere.
+    pub(crate) is_metadata: bool,
     /// Where its folder is.
     pub(crate) folder: Arc<DataFolder>,
     /// The writer's list.
@@ -61,6 +65,7 @@ pub(crate) struct ClosedLog {
 /// log publishes and never wait for that role.
 pub(crate) struct Partition {
     setup: PartitionSetup,
+    leader_epoch: AtomicI32,
     opened: OnceLock<Result<LogReader, Arc<str>>>,
     role: Mutex<Role>,
     inbox: Mutex<Inbox>,
@@ -130,6 +135,7 @@ impl Partition {
     pub(crate) fn new(setup: PartitionSetup) -> Arc<Self> {
         let machine = Machine { leader: Leader::alone(0, 1, 0), waiting: Waiting::new(0) };
         Arc::new(Self {
+            leader_epoch: AtomicI32::new(setup.leader_epoch),
             setup,
             opened: OnceLock::new(),
             role: Mutex::new(Role::Unopened),
@@ -151,7 +157,12 @@ impl Partition {
 
     /// The epoch under which this broker leads the partition.
     pub(crate) fn leader_epoch(&self) -> i32 {
-        self.setup.leader_epoch
+        self.leader_epoch.load(Ordering::Acquire)
+    }
+
+    /// Leads the partition in another epoch from the next append on.
+    pub(crate) fn lead(&self, epoch: i32) {
+        self.leader_epoch.store(epoch, Ordering::Release);
     }
 
     /// What readers see of the log; opens it on first use, with file calls on this thread.
@@ -211,6 +222,9 @@ impl Partition {
             setup.index,
             setup.topic_id,
             setup.config.log.clone(),
+            // A power cut in the middle of a start can bring the marker of the clean stop back, and
+            // of all logs only this one is written to before that is ruled out.
+            if setup.is_metadata { Trust::Nothing } else { Trust::Marker },
         );
         match opened {
             Ok(log) => {
@@ -223,7 +237,10 @@ impl Partition {
                     machine.waiting = Waiting::new(log_end);
                 }
                 self.high_watermark.store(log_end, Ordering::Release);
-                *locked(&self.role) = Role::Free(Box::new(log));
+                let mut role = locked(&self.role);
+                if matches!(*role, Role::Unopened) {
+                    *role = Role::Free(Box::new(log));
+                }
                 Ok(reader)
             }
             Err(error) => {
@@ -249,7 +266,7 @@ impl Partition {
     fn release_waiting(&self, error: &AppendError) {
         let (produces, fetches) = locked(&self.machine).waiting.take_all();
         for parked in produces {
-            (parked.done)(Err(error.clone()));
+            tell(parked.done, Err(error.clone()));
         }
         for fetch in fetches {
             fetch.notify_one();
@@ -263,7 +280,7 @@ impl Partition {
         drop(log);
         self.setup.folder.remove_log(&self.setup.topic, self.setup.index);
         for submission in work {
-            (submission.done)(Err(AppendError::Closed));
+            tell(submission.done, Err(AppendError::Closed));
         }
         self.release_waiting(&AppendError::Closed);
     }

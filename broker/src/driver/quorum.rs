@@ -1,4 +1,4 @@
-//! The election of a metadata quorum of one: this broker, at every start, in a new epoch.
+//! The vote of a metadata quorum of one: for this broker, at every start, in a new epoch.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -15,30 +15,28 @@ const FOLDER: &str = "__cluster_metadata-0";
 /// Kafka's form of the file with dynamic voters (KIP-853).
 const DATA_VERSION: i64 = 1;
 
-/// Elects this broker and returns the new epoch, which is on disk by then.
+/// The epoch that the vote in the folder tells; 0 if there is none yet.
 ///
-/// The file is written before anything of the epoch is appended, so no epoch is used twice.
-pub(crate) fn elect(files: &dyn Files, dir: &Path, node_id: i32) -> Result<i32, String> {
-    let folder = dir.join(FOLDER);
-    let path = folder.join(FILE);
-    let told = |error: io::Error| format!("{}: {error}", path.display());
-    let before = match files.exists(&path) {
-        Ok(false) => 0,
-        Ok(true) => {
-            let bytes = files.read(&path).map_err(told)?;
+/// The log's own epochs may be later: a vote is written beside the first requests of its epoch. An
+/// error for a file that is no vote, since another one would be a second vote in the same epoch.
+pub(crate) fn voted_epoch(files: &dyn Files, dir: &Path) -> Result<i32, String> {
+    let path = dir.join(FOLDER).join(FILE);
+    match files.read(&path) {
+        Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
-            parse(&text).ok_or_else(|| format!("{}: not a vote of Kafka's form", path.display()))?
+            parse(&text).ok_or_else(|| format!("{}: not a vote of Kafka's form", path.display()))
         }
-        Err(error) => return Err(told(error)),
-    };
-    let epoch =
-        before.checked_add(1).ok_or_else(|| "the quorum's epochs are used up".to_owned())?;
-    files.create_dir_all(&folder).map_err(told)?;
-    replace(files, &folder, &text(node_id, epoch)).map_err(told)?;
-    Ok(epoch)
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
-/// Replaces the file so that a crash leaves the old vote or the new one.
+/// Replaces the vote so that a crash leaves the old one or the new one; the new one for good once
+/// the log's folder is flushed.
+pub(crate) fn store(files: &dyn Files, dir: &Path, node_id: i32, epoch: i32) -> io::Result<()> {
+    replace(files, &dir.join(FOLDER), &text(node_id, epoch))
+}
+
 fn replace(files: &dyn Files, folder: &Path, text: &str) -> io::Result<()> {
     let path = folder.join(FILE);
     let aside = folder.join("quorum-state.tmp");
@@ -46,8 +44,7 @@ fn replace(files: &dyn Files, folder: &Path, text: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.write_at(&[IoSlice::new(text.as_bytes())], 0)?;
     file.sync_data()?;
-    files.rename(&aside, &path)?;
-    files.sync_dir(folder)
+    files.rename(&aside, &path)
 }
 
 fn text(node_id: i32, epoch: i32) -> String {
@@ -83,12 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_start_has_an_epoch_of_its_own() {
+    fn vote_is_kafkas_file_and_comes_back() {
         let files = MemoryFiles::default();
         let dir = Path::new("/data");
-        files.create_dir_all(dir).expect("a folder");
-        assert_eq!(elect(&files, dir, 1), Ok(1));
-        assert_eq!(elect(&files, dir, 1), Ok(2));
+        files.create_dir_all(&dir.join(FOLDER)).expect("a folder");
+        assert_eq!(voted_epoch(&files, dir), Ok(0));
+        store(&files, dir, 1, 2).expect("stored");
+        assert_eq!(voted_epoch(&files, dir), Ok(2));
         let file = files.read(&dir.join(FOLDER).join(FILE)).expect("the vote");
         let kafka = "{\"leaderId\":1,\"leaderEpoch\":2,\"votedId\":-1,\
                      \"votedDirectoryId\":\"AAAAAAAAAAAAAAAAAAAAAA\",\"data_version\":1}";
@@ -113,7 +111,7 @@ mod tests {
         let folder = Path::new("/data").join(FOLDER);
         files.create_dir_all(&folder).expect("a folder");
         replace(&files, &folder, "garbage").expect("a file");
-        let error = elect(&files, Path::new("/data"), 1).expect_err("no vote");
+        let error = voted_epoch(&files, Path::new("/data")).expect_err("no vote");
         assert!(error.contains("quorum-state"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! The writer of one log directory: one thread, and the list of partitions that have work for it.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +14,39 @@ use crate::driver::partition::Partition;
 /// Stack of every thread of ours.
 pub(crate) const STACK_BYTES: usize = 512 * 1024;
 
+/// What the writer does once, before it serves what is pushed later.
+type Settle = Box<dyn FnOnce() + Send>;
+
 /// The partitions with work, in the order in which they got it. Each is on it at most once.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ReadyList {
     partitions: Mutex<VecDeque<Arc<Partition>>>,
+    settle: Mutex<Option<Settle>>,
+    settled: AtomicBool,
     thread: OnceLock<Thread>,
     ended: AtomicBool,
 }
 
+impl fmt::Debug for ReadyList {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ReadyList").finish_non_exhaustive()
+    }
+}
+
 impl ReadyList {
+    /// Ends the start: `settle` makes durable what it wrote, on the writer's thread and before
+    /// anything that is pushed from now on.
+    pub(crate) fn settle(&self, settle: impl FnOnce() + Send + 'static) {
+        let settle: Settle = Box::new(settle);
+        *self.settle.lock().unwrap_or_else(PoisonError::into_inner) = Some(settle);
+        self.wake();
+    }
+
+    /// Whether what the start wrote is durable, or the folder failed over it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
     /// Adds a partition and wakes the writer if the list was empty.
     pub(crate) fn push(&self, partition: Arc<Partition>) {
         let was_empty = {
@@ -49,14 +74,18 @@ impl ReadyList {
     /// One pass over all that is ready; true if there was anything.
     fn turn(&self, clock: Clock) -> bool {
         let ready = self.take();
-        let worked = !ready.is_empty();
+        // Looked for after the list was taken: whatever is on it and came later waits for it.
+        let settle = self.settle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let worked = !ready.is_empty() || settle.is_some();
+        if let Some(settle) = settle {
+            settle();
+            self.settled.store(true, Ordering::Release);
+        }
         for partition in ready {
             let turn = catch_unwind(AssertUnwindSafe(|| partition.turn(clock.now_ms())));
-            match turn {
+            if turn.unwrap_or_else(|_panic| partition.handle_panic()) {
                 // At the end of the list, so that a busy partition starves no other.
-                Ok(true) => self.push(partition),
-                Ok(false) => {}
-                Err(_panic) => partition.fail("the writer panicked in this partition".into()),
+                self.push(partition);
             }
         }
         worked

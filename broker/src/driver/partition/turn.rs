@@ -1,12 +1,13 @@
 //! One turn of the writer: the inbox to the log, and what waited for it to its answers.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ottla_storage::{FlushJob, Flushed, Incoming, Log, LogError};
+use ottla_storage::{Appended, FlushJob, Flushed, Incoming, Log, LogError, Rejected};
 
-use super::{Acks, AppendError, Done, Parked, Partition, Role, Submission, locked};
+use super::{Acks, AppendError, Done, Outcome, Parked, Partition, Role, Submission, locked};
 
 /// The most batches that one write takes from an inbox.
 const TURN_BATCHES: usize = 256;
@@ -32,8 +33,20 @@ impl Partition {
             }
             self.complete(appended);
         }
+        self.look_again()
+    }
+
+    /// A turn panicked, which left nobody knows what: the log is failed, and who waits is told.
+    /// True if more work waits to be refused.
+    pub(crate) fn handle_panic(&self) -> bool {
+        self.fail("the writer panicked in this partition".into());
+        self.look_again()
+    }
+
+    /// Whether the partition stays on the writer's list.
+    fn look_again(&self) -> bool {
         let mut inbox = locked(&self.inbox);
-        inbox.scheduled = inbox.has_work();
+        inbox.scheduled = inbox.has_work() && !inbox.deleted;
         inbox.scheduled
     }
 
@@ -73,17 +86,32 @@ impl Partition {
         let Ok(mut log) = self.take_role() else { return };
         match log.finish_flush(outcome) {
             Ok(reached) => {
-                *locked(&self.role) = Role::Free(log);
+                self.give_role(log);
                 self.setup.folder.note_flushed(&self.setup.topic, self.setup.index, reached);
             }
             Err(error) => self.fail(error.to_string().into()),
         }
     }
 
+    /// Makes durable what was appended so far, with the names in the log's folder and beside it.
+    /// For the writer alone.
+    pub(crate) fn settle(&self) -> Result<(), AppendError> {
+        let mut log = self.take_role()?;
+        log.note_names();
+        match log.flush() {
+            Ok(_recovery_point) => {
+                self.give_role(log);
+                Ok(())
+            }
+            Err(error) => Err(AppendError::Storage(self.fail_with(error.to_string()))),
+        }
+    }
+
     /// Appends with the role held, and gives it back.
     fn append(&self, work: Vec<Submission>, now_ms: i64) -> Turn {
         let mut turn = Turn::default();
-        if let Err(error) = self.log() {
+        let opened = self.setup.folder.usable().and_then(|()| self.log().map(|_log| ()));
+        if let Err(error) = opened {
             turn.failed.extend(work.into_iter().map(|submission| (error.clone(), submission.done)));
             return turn;
         }
@@ -95,47 +123,58 @@ impl Partition {
                 return turn;
             }
         };
-        let segments = log.segment_count();
-        let mut written = log.append(batches, self.setup.leader_epoch, now_ms);
-        if written.is_ok() && log.segment_count() > segments {
-            // What was sealed is flushed beside the next appends, as Kafka does after a roll.
-            match log.flush_job() {
-                Ok(job) => turn.flush = Some(job),
-                Err(error) => written = Err(error),
-            }
-        }
-        if written.is_ok()
-            && self.setup.sync_each_turn
-            && let Err(error) = log.flush()
-        {
-            written = Err(error);
-        }
-        match written {
-            Ok(results) => {
+        // A panic in the log is a failure like others: those who wait must be told.
+        let written = catch_unwind(AssertUnwindSafe(|| self.write(&mut log, batches, now_ms)));
+        let why: Arc<str> = match written {
+            Ok(Ok((results, flush))) => {
                 turn.log_end = Some(log.log_end());
-                *locked(&self.role) = Role::Free(log);
+                turn.flush = flush;
+                self.give_role(log);
                 let mut results = results.into_iter();
                 for Plan { batches, acks, done } in plans {
                     let results = results.by_ref().take(batches).collect();
                     turn.stored.push((acks, Parked { results, done }));
                 }
+                return turn;
             }
-            Err(error) => {
-                let why: Arc<str> = error.to_string().into();
-                if log.failure().is_some() {
-                    self.fail(why.clone());
-                } else {
-                    // A full disk: the log is whole, and goes on once there is room. Some of the
-                    // batches may be stored.
-                    tracing::error!(%why, "a write was refused");
-                    turn.log_end = Some(log.log_end());
-                    *locked(&self.role) = Role::Free(log);
-                }
-                let error = AppendError::Storage(why);
-                turn.failed.extend(plans.into_iter().map(|plan| (error.clone(), plan.done)));
+            Ok(Err(error)) if log.failure().is_none() => {
+                // A full disk: the log is whole, and goes on once there is room. Some of the
+                // batches may be stored.
+                tracing::error!(%error, "a write was refused");
+                turn.log_end = Some(log.log_end());
+                self.give_role(log);
+                error.to_string().into()
             }
-        }
+            Ok(Err(error)) => self.fail_with(error.to_string()),
+            Err(_panic) => self.fail_with("the log panicked in an append".to_owned()),
+        };
+        let error = AppendError::Storage(why);
+        turn.failed.extend(plans.into_iter().map(|plan| (error.clone(), plan.done)));
         turn
+    }
+
+    fn fail_with(&self, why: String) -> Arc<str> {
+        let why: Arc<str> = why.into();
+        self.fail(why.clone());
+        why
+    }
+
+    /// Appends to the log, and flushes what must be flushed; what was sealed, later.
+    fn write(
+        &self,
+        log: &mut Log,
+        batches: Vec<Incoming>,
+        now_ms: i64,
+    ) -> Result<Written, LogError> {
+        let segments = log.segment_count();
+        let results = log.append(batches, self.leader_epoch(), now_ms)?;
+        // What was sealed is flushed beside the next appends, as Kafka does after a roll.
+        let rolled = log.segment_count() > segments;
+        let flush = if rolled { Some(log.flush_job()?) } else { None };
+        if self.setup.is_metadata && self.setup.ready.is_settled() {
+            log.flush()?;
+        }
+        Ok((results, flush))
     }
 
     /// Splits what may be appended from what too few in-sync replicas refuse.
@@ -179,6 +218,14 @@ impl Partition {
         }
     }
 
+    /// Gives the role back, unless the log was failed meanwhile.
+    fn give_role(&self, log: Box<Log>) {
+        let mut role = locked(&self.role);
+        if matches!(*role, Role::Taken) {
+            *role = Role::Free(log);
+        }
+    }
+
     /// Moves the high watermark and tells everybody who waited for it, with no lock held.
     fn complete(&self, turn: Turn) {
         let mut committed = Vec::new();
@@ -207,16 +254,26 @@ impl Partition {
             }
         }
         for (error, done) in turn.failed {
-            done(Err(error));
+            tell(done, Err(error));
         }
         for Parked { results, done } in committed {
-            done(Ok(results));
+            tell(done, Ok(results));
         }
         for fetch in fetches {
             fetch.notify_one();
         }
     }
 }
+
+/// Tells one submission what came of it. If that panics, the others are told all the same.
+pub(super) fn tell(done: Done, outcome: Outcome) {
+    if catch_unwind(AssertUnwindSafe(|| done(outcome))).is_err() {
+        tracing::error!("whoever waited for an append panicked when told of it");
+    }
+}
+
+/// What became of each batch, and what a roll left to be flushed.
+type Written = (Vec<Result<Appended, Rejected>>, Option<FlushJob>);
 
 /// What a turn takes out of the inbox.
 struct Taken {
