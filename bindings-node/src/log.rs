@@ -21,8 +21,7 @@ const LINES_MAX: usize = 10_000;
 
 /// The least important level that is handed on, as a number; 0 is none.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
-static LINES: Mutex<Lines> =
-    Mutex::new(Lines { waiting: VecDeque::new(), lost: 0, bell: None });
+static LINES: Mutex<Lines> = Mutex::new(Lines { waiting: VecDeque::new(), lost: 0, bell: None });
 
 struct Lines {
     waiting: VecDeque<(&'static str, &'static str, String)>,
