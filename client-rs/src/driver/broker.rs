@@ -103,6 +103,11 @@ impl Link {
         }
     }
 
+    /// Whether a request waits in its outbox.
+    fn is_awaited(&self) -> bool {
+        !self.outbox.borrow().is_empty()
+    }
+
     fn watch(&self, cx: &Context<'_>) {
         *self.task.borrow_mut() = Some(cx.waker().clone());
     }
@@ -117,10 +122,10 @@ impl Link {
             self.watch(cx);
             if self.closed.get() {
                 Poll::Ready(false)
-            } else if self.outbox.borrow().is_empty() {
-                Poll::Pending
-            } else {
+            } else if self.is_awaited() {
                 Poll::Ready(true)
+            } else {
+                Poll::Pending
             }
         })
         .await
@@ -281,17 +286,14 @@ impl<'a> Serving<'a> {
         let Some(client) = self.client.upgrade().filter(|_| !self.link.closed.get()) else {
             return Poll::Ready(Ok(()));
         };
-        let mut reading = true;
         loop {
             let now = clock::now();
-            let took = self.take_requests(&client, now);
-            let flushed = match self.wire.poll_flush(cx) {
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) => true,
-                Poll::Pending => false,
-            };
+            self.take_requests(&client, now);
+            if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
+                return Poll::Ready(Err(error));
+            }
             self.finish_unanswered(&client);
-            while reading {
+            loop {
                 match self.wire.poll_frame(cx) {
                     Poll::Ready(Ok(frame)) => {
                         self.idle_since = now;
@@ -300,22 +302,27 @@ impl<'a> Serving<'a> {
                         }
                     }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending => reading = false,
+                    Poll::Pending => break,
                 }
             }
-            if !(took && flushed) {
+            // What was written and answered may have made room for what waits: nothing else would
+            // bring this task back to it.
+            if !(self.has_room() && self.link.is_awaited()) {
                 return self.poll_deadline(&client, now, cx);
             }
         }
     }
 
-    /// Encodes what waits, as far as the connection has room; whether it took something.
-    fn take_requests(&mut self, client: &Rc<Client>, now: Instant) -> bool {
-        let mut took = false;
-        while !self.session.is_full() && self.wire.queued() < QUEUED_BYTES_MAX {
-            let Some((owner, request)) = self.link.outbox.borrow_mut().pop_front() else { break };
+    /// Whether a further request may be encoded.
+    fn has_room(&self) -> bool {
+        !self.session.is_full() && self.wire.queued() < QUEUED_BYTES_MAX
+    }
+
+    /// Encodes what waits, as far as the connection has room.
+    fn take_requests(&mut self, client: &Rc<Client>, now: Instant) {
+        while self.has_room() {
+            let Some((owner, request)) = self.link.outbox.borrow_mut().pop_front() else { return };
             let token = request.token;
-            took = true;
             self.idle_since = now;
             if let Err(error) = self.encode(client, owner, request, now) {
                 self.link.answered(1);
@@ -323,7 +330,6 @@ impl<'a> Serving<'a> {
                 client.handle_response(owner, token, Err(LinkFault { error, written: false }));
             }
         }
-        took
     }
 
     fn encode(

@@ -1,14 +1,34 @@
 //! Clients on the I/O thread: turns, jobs, panics, ends.
 
+use std::collections::VecDeque;
+use std::io;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use ottla_protocol::frame::{RequestHeader, encode_response, split_frame};
+use ottla_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse};
+use ottla_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use ottla_protocol::messages::produce_response::ProduceResponse;
+use ottla_protocol::{ApiKey, EncodeError, Reader, Records, Writer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::io_thread::start_over;
 use super::start;
-use crate::config::{CommonConfig, Options};
+use super::transport::{Stream, Transport};
+use crate::config::{Address, CommonConfig, Options};
 use crate::error::{Error, ErrorKind};
 use crate::state::guard::lock;
-use crate::state::machine::{Context, JobResult, Machine, Next, Reply};
+use crate::state::machine::{
+    Body, Context, Frame, JobResult, Lane, Machine, Next, Reply, Request, Target,
+};
 use crate::state::parker::{Parker, Signal, Sleeper};
 use crate::state::wake::Wake;
 
@@ -127,4 +147,151 @@ fn clients_come_and_go() {
             assert!(handle.wait_ended(LIMIT), "asked again");
         }
     }
+}
+
+/// A stream that answers all it is given at once, but takes nothing the first time it is asked to
+/// take a large frame.
+#[derive(Debug, Default)]
+struct Eager {
+    input: Vec<u8>,
+    output: VecDeque<u8>,
+    refused: bool,
+}
+
+impl AsyncWrite for Eager {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if bytes.len() > MIB / 2 && !self.refused {
+            self.refused = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.input.extend_from_slice(bytes);
+        self.answer();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Eager {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.output.is_empty() {
+            // Answers come only for what is written, in a later poll of the same task.
+            return Poll::Pending;
+        }
+        let count = buffer.remaining().min(self.output.len());
+        let bytes: Vec<u8> = self.output.drain(..count).collect();
+        buffer.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Eager {
+    fn answer(&mut self) {
+        while let Ok(Some((frame, rest))) = split_frame(&self.input, 10 * MIB) {
+            let head = RequestHeader::decode(&mut Reader::new(frame)).unwrap();
+            let mut writer = Writer::new();
+            let (version, id) = (head.api_version, head.correlation_id);
+            if head.api_key == i16::from(ApiKey::ApiVersions) {
+                let produce = ApiVersion { api_key: 0, min_version: 3, max_version: 13 };
+                let rest = ApiVersionsResponse::default();
+                let response = ApiVersionsResponse { api_keys: vec![produce], ..rest };
+                encode_response(version, id, &response, &mut writer).unwrap();
+            } else {
+                encode_response(version, id, &ProduceResponse::default(), &mut writer).unwrap();
+            }
+            self.output.extend(writer.bytes());
+            self.input = rest.to_vec();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct EagerTransport;
+
+#[async_trait(?Send)]
+impl Transport for EagerTransport {
+    async fn connect(&self, _: &Address, _: bool, _: Duration) -> Result<Box<dyn Stream>, Error> {
+        Ok(Box::new(Eager::default()))
+    }
+}
+
+const MIB: usize = 1024 * 1024;
+
+/// A request of a mebibyte.
+#[derive(Debug)]
+struct Large(Bytes);
+
+impl Body for Large {
+    fn key(&self) -> ApiKey {
+        ApiKey::Produce
+    }
+
+    fn versions(&self) -> RangeInclusive<i16> {
+        9..=9
+    }
+
+    fn encode(&self, frame: &mut Frame<'_>) -> Result<(), EncodeError> {
+        let records = Records::Detached(self.0.len());
+        let partition_data = vec![PartitionProduceData { index: 0, records }];
+        let topic = TopicProduceData { name: "t", partition_data, ..TopicProduceData::default() };
+        frame.put(&ProduceRequest { topic_data: vec![topic], ..ProduceRequest::default() })
+    }
+
+    fn detached(&self, _: usize) -> &[Bytes] {
+        std::slice::from_ref(&self.0)
+    }
+}
+
+/// Asks many large questions at once, and ends when all are answered.
+struct Inquisitive {
+    asked: bool,
+    open: usize,
+}
+
+impl Machine for Inquisitive {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
+        if !self.asked {
+            self.asked = true;
+            for token in 0..20 {
+                let body = Box::new(Large(Bytes::from(vec![0; MIB])));
+                let timeout = LIMIT * 2;
+                let (to, lane) = (Target::Any, Lane::Produce);
+                cx.send(Request { to, lane, token, timeout, body });
+                self.open += 1;
+            }
+        }
+        if self.open == 0 { Next::Ended } else { Next::Wait }
+    }
+
+    fn handle_response(&mut self, _: u64, reply: Reply, _: &mut Context<'_>) {
+        reply.expect("an answer");
+        self.open -= 1;
+    }
+
+    fn fail(&mut self, _: &Error) {}
+}
+
+#[test]
+fn requests_that_waited_for_room_go_out_when_all_before_them_are_answered_at_once() {
+    let options = Options::new().set("bootstrap.servers", "127.0.0.1:1").unwrap();
+    let config = CommonConfig::new(&options, false).unwrap();
+    let machine = |_: &mut _| Inquisitive { asked: false, open: 0 };
+    let transport = || -> Box<dyn Transport> { Box::new(EagerTransport) };
+    let handle = start_over(&config, Arc::default(), transport, machine).unwrap();
+    assert!(handle.wait_ended(LIMIT), "a request was left behind");
 }

@@ -261,7 +261,8 @@ impl Accumulator {
                 self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
                 drop(staging);
                 self.wake.wake();
-                Some(Ok(keep(&completion, index)))
+                keep(&completion, index);
+                Some(Ok(()))
             }
             Err(bytes) => Some(Err(AppendError::Memory(bytes))),
         }

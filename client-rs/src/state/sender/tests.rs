@@ -600,3 +600,21 @@ fn the_machine_sleeps_until_something_is_due() {
     assert_eq!(trial.now.duration_since(before), Duration::from_millis(50));
     assert_eq!(trial.produced().len(), 1);
 }
+
+#[test]
+fn a_partition_that_a_lagging_broker_leaves_out_keeps_its_batches_and_sequences() {
+    let mut trial = Trial::ready("", &[1, 1]);
+    trial.send_to(1, "a");
+    let sent = trial.produced();
+    trial.store(&sent[0], 0);
+    for leaders in [vec![1], vec![1, 1]] {
+        trial.leaders = leaders;
+        trial.epoch += 1;
+        trial.metadata.request_refresh(trial.now);
+        trial.wait(1000);
+        trial.learn();
+    }
+    trial.send_to(1, "b");
+    let sent = trial.produced();
+    assert_eq!(sent[0].batches, [(1, 1, vec!["b".to_owned()])]);
+}

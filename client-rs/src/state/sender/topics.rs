@@ -45,6 +45,8 @@ impl Partition {
 pub(crate) struct KnownTopic {
     id: Uuid,
     face: Arc<TopicFace>,
+    /// Of all partitions there ever were.
+    slots: Vec<Arc<Slot>>,
 }
 
 impl Sender {
@@ -112,7 +114,7 @@ impl Sender {
     /// Takes over the partitions of a topic, and shows them to senders.
     fn learn_topic(&mut self, topic: &Arc<Topic>, cx: &mut Context<'_>) {
         let known = self.topics.get(&topic.name);
-        let mut slots = known.map_or_else(Vec::new, |known| known.face.slots.clone());
+        let mut slots = known.map_or_else(Vec::new, |known| known.slots.clone());
         let anew = known.is_some_and(|known| {
             !known.id.is_zero() && !topic.id.is_zero() && known.id != topic.id
         });
@@ -124,7 +126,8 @@ impl Sender {
                 }
             }
         }
-        // Partitions are never taken away, but by a topic of the same name made anew.
+        // Partitions are not taken away but by a topic of the same name made anew. A broker that
+        // lags may name fewer for a while: those left out keep their batches and sequences.
         for number in slots.len()..topic.partitions.len() {
             let (key, number) = (self.partitions.len(), i32::try_from(number).unwrap_or(i32::MAX));
             let slot = Slot::new(key, &topic.name, number);
@@ -139,14 +142,14 @@ impl Sender {
                 open: None,
             });
         }
-        slots.truncate(topic.partitions.len());
+        let shown: Vec<Arc<Slot>> = slots.iter().take(topic.partitions.len()).cloned().collect();
         let led: Vec<usize> = (0..)
             .zip(&topic.partitions)
             .filter_map(|(index, partition)| partition.leader.map(|_| index))
             .collect();
-        let led = if led.len() == slots.len() { Vec::new() } else { led };
+        let led = if led.len() == shown.len() { Vec::new() } else { led };
         let same = known.is_some_and(|known| {
-            known.id == topic.id && known.face.led == led && known.face.slots.len() == slots.len()
+            known.id == topic.id && known.face.led == led && known.face.slots.len() == shown.len()
         });
         if same {
             return;
@@ -156,8 +159,8 @@ impl Sender {
             |known| Arc::clone(&known.face.cursor),
         );
         let name = Arc::clone(&topic.name);
-        let face = Arc::new(TopicFace { name: Arc::clone(&name), slots, led, cursor });
-        self.topics.insert(name, KnownTopic { id: topic.id, face: Arc::clone(&face) });
+        let face = Arc::new(TopicFace { name: Arc::clone(&name), slots: shown, led, cursor });
+        self.topics.insert(name, KnownTopic { id: topic.id, face: Arc::clone(&face), slots });
         self.face.publish(face);
     }
 
