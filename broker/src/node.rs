@@ -17,6 +17,7 @@ use crate::driver::partition::{Partition, PartitionSetup};
 use crate::driver::writer::ReadyList;
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
+use crate::server::outbox::HeldBytes;
 
 /// The name of the offsets topic, which clients may see but not produce to.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -50,6 +51,8 @@ pub(crate) struct Node {
     pub(crate) coordinator: Coordinator,
     /// Bytes of requests that may be in memory at a time.
     pub(crate) requests: RequestBudget,
+    /// Bytes of answers that are in memory.
+    pub(crate) answers: HeldBytes,
     /// Buffers that connections borrow to send.
     pub(crate) buffers: Buffers,
     /// Where the broker is in its life; tasks that wait also wait for this.

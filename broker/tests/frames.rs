@@ -27,6 +27,12 @@ fn raw(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     [&size.to_be_bytes()[..], &frame].concat()
 }
 
+/// 2 MB that would be 32 MB once decoded.
+fn a_million_names_of_nothing() -> Vec<u8> {
+    let count = 1_000_000_i32.to_be_bytes();
+    [&count[..], &vec![0; 2_000_000]].concat()
+}
+
 #[test]
 fn garbage_closes_its_connection_and_no_other() {
     let broker = broker();
@@ -47,6 +53,7 @@ fn garbage_closes_its_connection_and_no_other() {
         ("bytes left over", raw(3, 1, &[0, 0, 0, 0, 9])),
         ("array of two thousand million", raw(3, 1, &[0x7f, 0xff, 0xff, 0xff])),
         ("string past the end", raw(3, 1, &[0, 0, 0, 1, 0x7f, 0xff, b'x'])),
+        ("a million names of nothing", raw(3, 1, &a_million_names_of_nothing())),
     ];
     for (name, bytes) in cases {
         let mut bad = Client::connect(broker.address());
@@ -54,7 +61,7 @@ fn garbage_closes_its_connection_and_no_other() {
         assert!(bad.is_closed(), "{name}");
         good.produce("orders", &[name]);
     }
-    assert_eq!(good.fetch("orders", 0).len(), 13);
+    assert_eq!(good.fetch("orders", 0).len(), 14);
 }
 
 #[test]
@@ -144,5 +151,76 @@ fn client_that_takes_no_answers_holds_up_nobody_but_itself() {
         let answer = lazy.receive(12);
         assert_eq!(answer.correlation_id(), id);
         assert_eq!(values(&answer.decode()).len(), 2, "as many batches as fit into 1 MiB");
+    }
+}
+
+/// A broker with little room for requests: 768 KiB for large ones, 256 KiB for small ones.
+fn cramped() -> Broker {
+    let config = BrokerConfig::new().set("queued.max.request.bytes", "1048576");
+    Broker::start(config.expect("an option")).expect("a broker")
+}
+
+#[test]
+fn large_requests_that_arrive_side_by_side_do_not_wait_for_each_other_for_ever() {
+    let broker = cramped();
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(broker.address())).collect();
+    clients[0].create("orders");
+    let set = batch(&["x".repeat(700_000).as_str()], &BatchSeal::default());
+    let mut writer = Writer::new();
+    let request = produce_request("orders", 0, -1, &set);
+    encode_request(9, 1, Some("large"), &request, &mut writer).expect("a request");
+    let (first, rest) = writer.bytes().split_at(400_000);
+    // Two halves fill the budget, so that none of the requests can come whole.
+    for client in &mut clients {
+        client.stream.write_all(first).expect("sent");
+    }
+    std::thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| {
+                client.stream.write_all(rest).expect("sent");
+                client.receive(9);
+            });
+        }
+    });
+    assert_eq!(clients[0].list_offset("orders", -1), 4);
+}
+
+#[test]
+fn fetches_that_wait_leave_the_budget_to_others() {
+    let broker = cramped();
+    let mut good = Client::connect(broker.address());
+    good.create("orders");
+    let mut request = fetch_request("orders", 0, 60_000, 1);
+    let part = request.topics[0].partitions[0].clone();
+    // About 60 KB each: eight would be more than small requests have together.
+    request.topics[0].partitions = vec![part; 1_700];
+    let mut waiting: Vec<Client> = (0..8).map(|_| Client::connect(broker.address())).collect();
+    for client in &mut waiting {
+        client.send(11, &request);
+    }
+    assert_eq!(good.produce("orders", &["x"]), 0);
+    for client in &mut waiting {
+        client.receive(11);
+    }
+}
+
+#[test]
+fn client_that_hangs_up_while_its_fetch_waits_is_let_go() {
+    let broker = broker();
+    let mut good = Client::connect(broker.address());
+    good.create("orders");
+    for pipelined in [false, true] {
+        let mut gone = Client::connect(broker.address());
+        let id = gone.send(12, &fetch_request("orders", 0, i32::MAX, 1));
+        if pipelined {
+            gone.send(12, &fetch_request("orders", 0, 0, 1));
+        }
+        // It sends no more, and still reads: so the test sees what becomes of it.
+        gone.stream.shutdown(std::net::Shutdown::Write).expect("shut");
+        assert_eq!(gone.receive(12).correlation_id(), id);
+        if pipelined {
+            gone.receive(12);
+        }
+        assert!(gone.is_closed());
     }
 }

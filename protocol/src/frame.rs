@@ -141,7 +141,17 @@ pub fn decode_response<'a, R: Response<'a>>(
 
 /// Reads a body whole, from what follows a header; no byte may be left over.
 pub fn decode_body<'a, M: Message<'a>>(body: &'a [u8], version: i16) -> Result<M, DecodeError> {
-    let mut r = Reader::with_memory(body, M::MEMORY_FACTOR);
+    decode_body_within(body, version, usize::MAX)
+}
+
+/// Reads a body as [`decode_body`], with at most `memory` bytes for its arrays: for a reader that
+/// has many peers and one memory.
+pub fn decode_body_within<'a, M: Message<'a>>(
+    body: &'a [u8],
+    version: i16,
+    memory: usize,
+) -> Result<M, DecodeError> {
+    let mut r = Reader::with_memory_up_to(body, M::MEMORY_FACTOR, memory);
     let message = M::decode(&mut r, version)?;
     r.finish()?;
     Ok(message)

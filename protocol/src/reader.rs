@@ -63,6 +63,11 @@ pub struct Reader<'a> {
     memory: usize,
 }
 
+/// The memory that so many bytes may become.
+const fn memory_for(bytes: usize, factor: usize) -> usize {
+    bytes.saturating_mul(factor).saturating_add(MEMORY_FLOOR)
+}
+
 macro_rules! fixed {
     ($($(#[$doc:meta])* $name:ident -> $kind:ty;)*) => {
         $(
@@ -84,8 +89,12 @@ impl<'a> Reader<'a> {
     /// A reader at the start of `bytes`, whose arrays may take `factor` times the size of
     /// `bytes` plus 64 KiB in memory, all together.
     pub fn with_memory(bytes: &'a [u8], factor: usize) -> Self {
-        let memory = bytes.len().saturating_mul(factor).saturating_add(MEMORY_FLOOR);
-        Self { bytes, at: 0, memory }
+        Self { bytes, at: 0, memory: memory_for(bytes.len(), factor) }
+    }
+
+    /// As [`Reader::with_memory`], and with at most `most` bytes in memory for all arrays.
+    pub fn with_memory_up_to(bytes: &'a [u8], factor: usize, most: usize) -> Self {
+        Self { bytes, at: 0, memory: memory_for(bytes.len(), factor).min(most) }
     }
 
     /// Bytes read so far.

@@ -31,6 +31,7 @@ use crate::node::{METADATA_TOPIC, Node, Phase, Topics};
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
 use crate::server::listener;
+use crate::server::outbox::HeldBytes;
 
 /// Kafka's id of the metadata log's topic: all zero but the last bit.
 const METADATA_TOPIC_ID: ottla_protocol::Uuid =
@@ -99,6 +100,7 @@ fn new_node(
         controller: Controller::new(),
         coordinator: Coordinator::new(),
         requests: RequestBudget::new(settings.requests_bytes),
+        answers: HeldBytes::default(),
         buffers: Buffers::default(),
         phase,
         settings,

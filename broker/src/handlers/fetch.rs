@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::fetch_response as answer;
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
-use ottla_protocol::{ErrorCode, Records};
+use ottla_protocol::{ErrorCode, Records, Uuid};
 use ottla_storage::{ReadError, ReadRange};
 
-use crate::driver::first::first;
+use crate::driver::first::{First, first};
 use crate::driver::partition::{FetchWake, Partition};
 use crate::node::Node;
+use crate::server::hangup::Hangup;
 use crate::server::outbox::Reply;
 use crate::state::waiting::FetchToken;
 
@@ -20,20 +21,21 @@ const IDS_FROM: i16 = 13;
 /// The isolation level at which a client sees committed transactions only.
 const READ_COMMITTED: i8 = 1;
 
-/// Answers as soon as there is enough to read, an error to tell, or no more time.
-pub(crate) async fn handle(
+/// Answers if there is enough to read, an error to tell, or no time to wait; else gives the fetch
+/// back, which then no longer needs its request.
+pub(crate) fn handle(
     node: &Arc<Node>,
     version: i16,
-    request: FetchRequest<'_>,
+    request: &FetchRequest<'_>,
     reply: Reply,
-) {
+) -> Option<WaitingFetch> {
     // We never open a session (KIP-227), so a session's id is one of another life of this broker.
     if request.session_id != 0 {
         let error_code = ErrorCode::FETCH_SESSION_ID_NOT_FOUND;
         reply.answer(&FetchResponse { error_code, ..FetchResponse::default() });
-        return;
+        return None;
     }
-    let wanted = wanted(node, version, &request);
+    let (topics, wanted) = asked(node, version, request);
     let limits = Limits {
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(request.max_bytes)
@@ -41,11 +43,54 @@ pub(crate) async fn handle(
             .min(node.settings.fetch_max_bytes),
     };
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let mut found = read(&wanted, limits);
-    if !found.is_enough(limits) && !wait.is_zero() && !wanted.is_empty() {
-        found = wait_for_more(node, &wanted, limits, node.clock.now() + wait, found).await;
+    let found = read(&wanted, limits);
+    let committed = request.isolation_level == READ_COMMITTED;
+    let fetch = Fetch { topics, wanted, committed, reply };
+    if found.is_enough(limits) || wait.is_zero() || fetch.wanted.is_empty() {
+        fetch.send(found);
+        return None;
     }
-    send(&request, &wanted, found, reply);
+    Some(WaitingFetch { fetch, limits, deadline: node.clock.now() + wait, found })
+}
+
+/// A fetch that found too little.
+pub(crate) struct WaitingFetch {
+    fetch: Fetch,
+    limits: Limits,
+    deadline: Instant,
+    found: AllFound,
+}
+
+impl WaitingFetch {
+    /// Answers once there is enough, or with what there is when the time is over, the broker stops
+    /// or the client is gone.
+    pub(crate) async fn finish(self, node: &Node, hangup: &Hangup<'_>) {
+        let Self { fetch, limits, deadline, found } = self;
+        let wanted = &fetch.wanted;
+        let waiting = wait_for_more(node, wanted, limits, deadline, found);
+        let found = match first(waiting, hangup.noticed()).await {
+            First::A(found) => found,
+            // Not left unanswered: a client that only sends no more may still read.
+            First::B(()) => read(wanted, limits),
+        };
+        fetch.send(found);
+    }
+}
+
+/// What a fetch asks for and how it is answered.
+struct Fetch {
+    topics: Vec<Asked>,
+    wanted: Vec<Wanted>,
+    /// The client sees committed transactions only.
+    committed: bool,
+    reply: Reply,
+}
+
+/// A topic as it was asked for, and how many of the wanted partitions are its.
+struct Asked {
+    name: Arc<str>,
+    id: Uuid,
+    partitions: usize,
 }
 
 /// How much a fetch may wait for and take.
@@ -84,15 +129,21 @@ impl AllFound {
     }
 }
 
-fn wanted(node: &Node, version: i16, request: &FetchRequest<'_>) -> Vec<Wanted> {
-    let topics = node.topics.load();
+fn asked(node: &Node, version: i16, request: &FetchRequest<'_>) -> (Vec<Asked>, Vec<Wanted>) {
+    let known = node.topics.load();
+    let mut topics = Vec::with_capacity(request.topics.len());
     let mut wanted = Vec::new();
     for asked in &request.topics {
         let topic = if version >= IDS_FROM {
-            topics.of_id(asked.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+            known.of_id(asked.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
         } else {
-            topics.named(asked.topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+            known.named(asked.topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         };
+        topics.push(Asked {
+            name: topic.map_or_else(|_| Arc::from(asked.topic), |topic| topic.name.clone()),
+            id: asked.topic_id,
+            partitions: asked.partitions.len(),
+        });
         for part in &asked.partitions {
             let partition = topic.and_then(|topic| {
                 let partition = topic.partition(part.partition);
@@ -108,7 +159,7 @@ fn wanted(node: &Node, version: i16, request: &FetchRequest<'_>) -> Vec<Wanted> 
             });
         }
     }
-    wanted
+    (topics, wanted)
 }
 
 /// Whether the client knows the leader that we are (KIP-320).
@@ -223,37 +274,38 @@ impl Drop for Parked<'_> {
     }
 }
 
-fn send(request: &FetchRequest<'_>, wanted: &[Wanted], found: AllFound, reply: Reply) {
-    let mut ranges = Vec::new();
-    let committed = request.isolation_level == READ_COMMITTED;
-    let mut parts = wanted.iter().zip(found.parts).map(|(part, found)| {
-        let records = match found.range {
-            Some(range) => {
-                let records = Records::Detached(range.len);
-                ranges.push(range);
-                records
+impl Fetch {
+    fn send(self, found: AllFound) {
+        let mut ranges = Vec::new();
+        let mut parts = self.wanted.iter().zip(found.parts).map(|(part, found)| {
+            let records = match found.range {
+                Some(range) => {
+                    let records = Records::Detached(range.len);
+                    ranges.push(range);
+                    records
+                }
+                // Old clients take null for a broken answer.
+                None => Records::Inline(&[]),
+            };
+            answer::PartitionData {
+                partition_index: part.index,
+                error_code: found.error,
+                high_watermark: found.high_watermark,
+                // Without transactions nothing is held back.
+                last_stable_offset: found.high_watermark,
+                log_start_offset: found.log_start,
+                aborted_transactions: self.committed.then(Vec::new),
+                records,
+                ..answer::PartitionData::default()
             }
-            // Old clients take null for a broken answer.
-            None => Records::Inline(&[]),
-        };
-        answer::PartitionData {
-            partition_index: part.index,
-            error_code: found.error,
-            high_watermark: found.high_watermark,
-            // Without transactions nothing is held back.
-            last_stable_offset: found.high_watermark,
-            log_start_offset: found.log_start,
-            aborted_transactions: committed.then(Vec::new),
-            records,
-            ..answer::PartitionData::default()
-        }
-    });
-    let responses = request.topics.iter().map(|asked| answer::FetchableTopicResponse {
-        topic: asked.topic,
-        topic_id: asked.topic_id,
-        partitions: parts.by_ref().take(asked.partitions.len()).collect(),
-    });
-    let response = FetchResponse { responses: responses.collect(), ..FetchResponse::default() };
-    drop(parts);
-    reply.answer_with(&response, ranges);
+        });
+        let responses = self.topics.iter().map(|asked| answer::FetchableTopicResponse {
+            topic: &asked.name,
+            topic_id: asked.id,
+            partitions: parts.by_ref().take(asked.partitions).collect(),
+        });
+        let response = FetchResponse { responses: responses.collect(), ..FetchResponse::default() };
+        drop(parts);
+        self.reply.answer_with(&response, ranges);
+    }
 }

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, BytesMut};
-use ottla_protocol::frame::decode_body;
 use ottla_protocol::messages::ProduceRequest;
 use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use ottla_protocol::messages::{ProduceResponse, produce_response as answer};
@@ -15,6 +14,7 @@ use ottla_storage::{Appended, Incoming, Origin, Rejected, validate_set};
 use crate::driver::partition::{Acks, Outcome, Partition, Submission};
 use crate::node::{Node, Topic};
 use crate::server::budget::Charge;
+use crate::server::dispatch::decode;
 use crate::server::inbound::Frame;
 use crate::server::outbox::Reply;
 
@@ -33,7 +33,7 @@ pub(crate) fn handle(
 ) -> Result<(), DecodeError> {
     let Frame { bytes, charge } = frame;
     let body = bytes.get(body_at..).unwrap_or_default();
-    let request = decode_body::<ProduceRequest<'_>>(body, version)?;
+    let request = decode::<ProduceRequest<'_>>(body, version)?;
     let acks = request.acks;
     let Plan { mut pending, cuts } = plan(node, version, &request, &bytes);
     let wait = if acks == -1 { Acks::All } else { Acks::Leader };

@@ -3,15 +3,20 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 
 use crate::driver::first::{First, first};
 use crate::node::Node;
 use crate::server::dispatch::dispatch;
+use crate::server::hangup::Hangup;
 use crate::server::inbound::{Ended, Inbound};
 use crate::server::outbound::{Outbound, Until};
 use crate::server::outbox::Outbox;
+
+/// How long the answers that are open may take once a peer sends no more.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
 
 /// What handlers may know of the connection that a request came by.
 #[derive(Debug, Clone)]
@@ -50,10 +55,16 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
         }
     };
     let info = ConnectionInfo { peer, local };
-    let outbox = Arc::new(Outbox::default());
+    let outbox = Arc::new(Outbox::new(node.answers.clone()));
     let mut outbound = Outbound::new(&stream, &outbox, &node.buffers, node.clock);
     let ended = first(read(&node, &info, &stream, &outbox), outbound.run(Until::Forever)).await;
     let ended = match ended {
+        First::A(ReadEnd::Ended(Ended::Closed)) => {
+            // Who only sends no more may still wait for answers; who is gone does not take them.
+            let deadline = node.clock.now() + LAST_ANSWERS;
+            let drained = node.clock.until(deadline, outbound.run(Until::Drained)).await;
+            drained.unwrap_or(Ok(())).err().unwrap_or(Ended::Closed)
+        }
         First::A(ReadEnd::Ended(ended)) | First::B(Err(ended)) => ended,
         First::A(ReadEnd::Stopping) => {
             outbound.run(Until::Drained).await.err().unwrap_or(Ended::Closed)
@@ -77,6 +88,7 @@ async fn read(
 ) -> ReadEnd {
     let max_frame = node.settings.request_max_bytes;
     let mut inbound = Inbound::new(stream, &node.requests, node.clock, max_frame);
+    let hangup = Hangup::new(stream, node.clock);
     let mut stopping = pin!(node.stopping());
     loop {
         let next = async {
@@ -89,7 +101,7 @@ async fn read(
             First::B(()) => return ReadEnd::Stopping,
         };
         // Not cut short by a stop: a fetch that waits ends by itself, with an answer.
-        if let Err(reason) = dispatch(node, info, frame, outbox).await {
+        if let Err(reason) = dispatch(node, info, frame, outbox, &hangup).await {
             return ReadEnd::Ended(Ended::Broken(reason));
         }
     }

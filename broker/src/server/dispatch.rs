@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_protocol::frame::{RequestHeader, decode_body};
+use ottla_protocol::frame::{RequestHeader, decode_body_within};
 use ottla_protocol::messages::{
     ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, FetchRequest,
     FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
@@ -11,11 +11,13 @@ use ottla_protocol::messages::{
 };
 use ottla_protocol::{ApiKey, DecodeError, Reader, Request};
 
+use crate::driver::first::first;
 use crate::handlers;
 use crate::node::Node;
 use crate::server::connection::ConnectionInfo;
+use crate::server::hangup::Hangup;
 use crate::server::inbound::Frame;
-use crate::server::outbox::Outbox;
+use crate::server::outbox::{Outbox, Reply};
 
 /// The APIs that this broker answers, by their numbers.
 pub(crate) const SERVED: &[ApiKey] = &[
@@ -35,6 +37,13 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::DeleteTopics,
     ApiKey::InitProducerId,
 ];
+
+/// The most memory that a request may become when it is decoded, beside its own bytes. Room for
+/// more partitions than a broker can have, and too little for lists made of nothing.
+const DECODED_BYTES: usize = 4 * 1024 * 1024;
+
+/// The most characters of a client's name in a log line.
+const SHOWN_CHARS: usize = 64;
 
 /// What handlers may know of a request beside its body.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +65,7 @@ pub(crate) async fn dispatch(
     connection: &ConnectionInfo,
     frame: Frame,
     outbox: &Arc<Outbox>,
+    hangup: &Hangup<'_>,
 ) -> Result<(), String> {
     let mut reader = Reader::new(&frame.bytes);
     let header = RequestHeader::decode(&mut reader)
@@ -63,7 +73,7 @@ pub(crate) async fn dispatch(
     let version = header.api_version;
     let api = ApiKey::try_from(header.api_key).ok().filter(|api| SERVED.contains(api));
     let api = api.ok_or_else(|| {
-        let client = header.client_id.unwrap_or_default();
+        let client = shown(header.client_id);
         format!("the API {} v{version} is not served (client {client:?})", header.api_key)
     })?;
     let at = reader.position();
@@ -75,7 +85,7 @@ pub(crate) async fn dispatch(
             handlers::api_versions::unsupported(reply);
             return Ok(());
         }
-        let client = header.client_id.unwrap_or_default();
+        let client = shown(header.client_id);
         return Err(format!("{api} has no version {version} here (client {client:?})"));
     }
     let reply = outbox.open(api, version, header.correlation_id);
@@ -89,18 +99,34 @@ pub(crate) async fn dispatch(
             handlers::produce::handle(node, version, frame, at, reply).map_err(malformed)?;
         }
         ApiKey::Fetch => {
-            let request = decode_body::<FetchRequest<'_>>(body, version).map_err(malformed)?;
-            handlers::fetch::handle(node, version, request, reply).await;
+            let request = decode::<FetchRequest<'_>>(body, version).map_err(malformed)?;
+            if let Some(waiting) = handlers::fetch::handle(node, version, &request, reply) {
+                drop(request);
+                // Or consumers that wait would keep everybody's requests out of the budget.
+                drop(frame);
+                waiting.finish(node, hangup).await;
+            }
         }
         ApiKey::JoinGroup => {
-            let request = decode_body::<JoinGroupRequest<'_>>(body, version).map_err(malformed)?;
+            let request = decode::<JoinGroupRequest<'_>>(body, version).map_err(malformed)?;
             handlers::join_group::handle(node, info, request, reply);
             drop(frame);
-            outbox.answered(number).await;
+            // After a hang-up the connection ends when it is read.
+            let _either = first(outbox.answered(number), hangup.noticed()).await;
         }
         other => plain(node, info, other, body, reply).map_err(malformed)?,
     }
     Ok(())
+}
+
+/// Reads a request's body.
+pub(crate) fn decode<'a, R: Request<'a>>(body: &'a [u8], version: i16) -> Result<R, DecodeError> {
+    decode_body_within(body, version, DECODED_BYTES)
+}
+
+/// The name that a client gives itself, as far as a log line has room for it.
+fn shown(client_id: Option<&str>) -> String {
+    client_id.unwrap_or_default().chars().take(SHOWN_CHARS).collect()
 }
 
 /// Requests whose handlers return at once, answered or not.
@@ -109,11 +135,8 @@ fn plain(
     info: RequestInfo<'_>,
     api: ApiKey,
     body: &[u8],
-    reply: crate::server::outbox::Reply,
+    reply: Reply,
 ) -> Result<(), DecodeError> {
-    fn decode<'a, R: Request<'a>>(body: &'a [u8], version: i16) -> Result<R, DecodeError> {
-        decode_body(body, version)
-    }
     macro_rules! hand {
         ($module:ident, $request:ty) => {
             handlers::$module::handle(node, info, decode::<$request>(body, info.version)?, reply)

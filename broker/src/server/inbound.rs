@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::net::TcpStream;
 
 use crate::driver::clock::Clock;
@@ -15,11 +15,16 @@ const SIZE_BYTES: usize = 4;
 /// The least room for a read whose size is not known yet.
 const LEAST_READ: usize = 4 * 1024;
 
-/// The most room made at once, since bytes that are announced need not come.
+/// The most room made at once, since bytes that are announced need not come. What is read into it
+/// is charged before.
 const MOST_AHEAD: usize = 1024 * 1024;
 
 /// How long a request may take from its first byte to its last, while we read.
 const FRAME_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a request may wait for room in the budget. By then its client has given it up: Kafka's
+/// clients do so after `request.timeout.ms`, 30 s.
+const ROOM_DEADLINE: Duration = Duration::from_secs(30);
 
 /// One request as it came.
 #[derive(Debug)]
@@ -55,7 +60,8 @@ pub(crate) struct Inbound<'a> {
     clock: Clock,
     max_frame: usize,
     buffer: BytesMut,
-    /// Bytes that the next read makes room for, after the last frame's size.
+    /// Bytes that the first read of a frame takes, after the last frame's size. Nobody is charged
+    /// for them, so there are no more than the system itself keeps for a connection.
     room: usize,
 }
 
@@ -80,7 +86,7 @@ impl<'a> Inbound<'a> {
             } else if deadline.is_none() {
                 deadline = Some(self.clock.now() + FRAME_DEADLINE);
             }
-            self.read(self.room, deadline).await?;
+            self.read(self.room, self.room, deadline).await?;
         }
         let size = self.size()?;
         let Some(mut charge) = self.budget.account(size) else {
@@ -89,7 +95,7 @@ impl<'a> Inbound<'a> {
         };
         let deadline = deadline.unwrap_or_else(|| self.clock.now() + FRAME_DEADLINE);
         let bytes = self.body(size, &mut charge, deadline).await?;
-        self.room = size.clamp(LEAST_READ, MOST_AHEAD) + SIZE_BYTES;
+        self.room = size.clamp(LEAST_READ, SMALL_FRAME) + SIZE_BYTES;
         Ok(Frame { bytes, charge })
     }
 
@@ -114,7 +120,8 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// Waits for the rest of a frame, taking from the budget what arrives.
+    /// Waits for the rest of a frame, and takes its bytes from the budget: a large one's as they
+    /// arrive, a small one's when it is whole.
     async fn body(
         &mut self,
         size: usize,
@@ -124,9 +131,8 @@ impl<'a> Inbound<'a> {
         loop {
             let arrived = self.buffer.len().saturating_sub(SIZE_BYTES).min(size);
             let next = if size <= SMALL_FRAME { size } else { size.min(arrived + STEP) };
-            let missing = next.saturating_sub(charge.bytes());
-            if missing > 0 && !charge.try_take(missing) {
-                charge.take(missing).await;
+            if (size > SMALL_FRAME || arrived == size) && !charge.try_reach(next) {
+                self.wait_for_room(charge, next).await?;
                 // The wait was ours, not the client's.
                 deadline = self.clock.now() + FRAME_DEADLINE;
             }
@@ -138,12 +144,29 @@ impl<'a> Inbound<'a> {
             // Room for all of it, so that the bytes are not moved again; for a very large one as
             // much again as has come.
             let ahead = left.min(MOST_AHEAD.max(arrived));
-            self.read(ahead, Some(deadline)).await?;
+            self.read(ahead, next - arrived, Some(deadline)).await?;
         }
     }
 
-    /// Reads what is there, at least a byte.
-    async fn read(&mut self, room: usize, deadline: Option<Instant>) -> Result<(), Ended> {
+    async fn wait_for_room(&self, charge: &mut Charge, bytes: usize) -> Result<(), Ended> {
+        let deadline = self.clock.now() + ROOM_DEADLINE;
+        self.clock.until(deadline, charge.reach(bytes)).await.map_err(|_elapsed| {
+            let seconds = ROOM_DEADLINE.as_secs();
+            Ended::Broken(format!(
+                "no room for a request within {seconds} s: others hold all of \
+                 queued.max.request.bytes"
+            ))
+        })
+    }
+
+    /// Reads what is there, at least a byte and at most so many, and has room for `room` if the
+    /// buffer must grow.
+    async fn read(
+        &mut self,
+        room: usize,
+        most: usize,
+        deadline: Option<Instant>,
+    ) -> Result<(), Ended> {
         loop {
             match deadline {
                 None => self.stream.readable().await?,
@@ -159,7 +182,7 @@ impl<'a> Inbound<'a> {
             if self.buffer.capacity() - self.buffer.len() < room.min(LEAST_READ) {
                 self.buffer.reserve(room);
             }
-            match self.stream.try_read_buf(&mut self.buffer) {
+            match self.stream.try_read_buf(&mut (&mut self.buffer).limit(most)) {
                 Ok(0) if self.buffer.is_empty() => return Err(Ended::Closed),
                 Ok(0) => {
                     let reason =

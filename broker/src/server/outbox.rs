@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ottla_protocol::frame::encode_response;
@@ -12,6 +13,17 @@ use tokio::sync::Notify;
 
 /// The most requests of one connection that may wait for their answer.
 pub(crate) const OPEN_ANSWERS: usize = 64;
+
+/// The most bytes of answers that may wait to be sent before a connection takes no more requests.
+/// Records do not count: they are read from their files as they are sent.
+pub(crate) const READY_BYTES: usize = 4 * 1024 * 1024;
+
+/// The most bytes of answers that may wait in all connections, before those that have any waiting
+/// take no more requests.
+const READY_BYTES_IN_ALL: usize = 64 * 1024 * 1024;
+
+/// Bytes of answers that are in memory, in all connections of a broker.
+pub(crate) type HeldBytes = Arc<AtomicUsize>;
 
 /// Room that is left for an answer's header and body before it is written.
 const ANSWER_BYTES: usize = 256;
@@ -23,6 +35,20 @@ pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
     /// Where ranges belong: after so many of the bytes. In order.
     pub(crate) ranges: Vec<(usize, ReadRange)>,
+    held: HeldBytes,
+}
+
+impl Answer {
+    fn new(bytes: Vec<u8>, ranges: Vec<(usize, ReadRange)>, held: HeldBytes) -> Self {
+        held.fetch_add(bytes.len(), Ordering::Relaxed);
+        Self { bytes, ranges, held }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
 }
 
 /// The next piece to send.
@@ -39,9 +65,10 @@ pub(crate) enum Piece {
 }
 
 /// Answers of one connection, in the order of their requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
+    held: HeldBytes,
     /// An answer is ready to be sent.
     ready: Notify,
     /// An answer was taken, or the last one asked for was given.
@@ -53,6 +80,8 @@ struct State {
     slots: VecDeque<Slot>,
     /// The number of the first slot.
     first: u64,
+    /// Bytes of the answers that are ready and not taken.
+    bytes: usize,
     /// The sender was told and has not looked yet.
     signalled: bool,
 }
@@ -67,6 +96,11 @@ enum Slot {
 }
 
 impl Outbox {
+    /// No answer is open. What waits to be sent is counted in `held`, too.
+    pub(crate) fn new(held: HeldBytes) -> Self {
+        Self { state: Mutex::default(), held, ready: Notify::new(), progress: Notify::new() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A slot is replaced in one move, so a panic leaves no half state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,11 +118,19 @@ impl Outbox {
     pub(crate) async fn room(&self) {
         loop {
             let progress = self.progress.notified();
-            if self.state().slots.len() < OPEN_ANSWERS {
+            if self.has_room() {
                 return;
             }
             progress.await;
         }
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.state();
+        let crowded = self.held.load(Ordering::Relaxed) > READY_BYTES_IN_ALL;
+        let bytes = if crowded { 1 } else { READY_BYTES };
+        // Who has nothing waiting goes on in any case: nobody waits for another's client.
+        state.slots.len() < OPEN_ANSWERS && state.bytes < bytes
     }
 
     /// Waits until the answer of that number is given.
@@ -124,6 +166,9 @@ impl Outbox {
             }
             let slot = state.slots.pop_front();
             state.first += 1;
+            if let Some(Slot::Ready(answer)) = &slot {
+                state.bytes = state.bytes.saturating_sub(answer.bytes.len());
+            }
             self.progress.notify_one();
             match slot {
                 Some(Slot::Ready(answer)) => return Piece::Answer(answer),
@@ -150,7 +195,9 @@ impl Outbox {
                 drop(slot);
                 return;
             };
+            let bytes = if let Slot::Ready(answer) = &slot { answer.bytes.len() } else { 0 };
             dropped = std::mem::replace(place, slot);
+            state.bytes += bytes;
             // Only the first in order can be sent; the others are found behind it.
             wake = at == Some(0) && !std::mem::replace(&mut state.signalled, true);
         }
@@ -209,7 +256,9 @@ impl Reply {
                 let (bytes, cuts) = writer.into_parts();
                 debug_assert_eq!(cuts.len(), ranges.len(), "a range for each cut");
                 let places = cuts.into_iter().map(|cut| cut.at);
-                self.put(Slot::Ready(Answer { bytes, ranges: places.zip(ranges).collect() }));
+                let ranges = places.zip(ranges).collect();
+                let held = self.outbox.as_ref().map(|outbox| outbox.held.clone());
+                self.put(Slot::Ready(Answer::new(bytes, ranges, held.unwrap_or_default())));
             }
             Err(error) => {
                 let api = self.api;
@@ -298,5 +347,60 @@ impl Sending {
             }
         }
         Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_protocol::messages::HeartbeatResponse;
+
+    use super::*;
+
+    /// An answer of so many bytes, in the place of a request's.
+    fn answer(outbox: &Arc<Outbox>, bytes: usize) {
+        let mut reply = outbox.open(ApiKey::Metadata, 0, 1);
+        reply.outbox.take();
+        let answer = Answer::new(vec![0; bytes], Vec::new(), outbox.held.clone());
+        outbox.put(reply.number, Slot::Ready(answer));
+    }
+
+    #[test]
+    fn connection_takes_no_request_while_as_many_answers_or_bytes_wait_as_may() {
+        let outbox = Arc::new(Outbox::new(HeldBytes::default()));
+        answer(&outbox, READY_BYTES - 1);
+        assert!(outbox.has_room());
+        answer(&outbox, 1);
+        assert!(!outbox.has_room());
+        let taken = outbox.poll_piece();
+        assert!(outbox.has_room());
+        drop(taken);
+        assert!(matches!(outbox.poll_piece(), Piece::Answer(_)));
+        let replies: Vec<_> = (0..OPEN_ANSWERS)
+            .map(|_| {
+                assert!(outbox.has_room());
+                outbox.open(ApiKey::Heartbeat, 0, 1)
+            })
+            .collect();
+        assert!(!outbox.has_room());
+        for reply in replies {
+            reply.answer(&HeartbeatResponse::default());
+        }
+        assert!(!outbox.has_room(), "answered is not sent");
+    }
+
+    #[test]
+    fn when_all_connections_together_hold_too_much_those_with_answers_waiting_stop() {
+        let held = HeldBytes::default();
+        let full = Arc::new(Outbox::new(held.clone()));
+        answer(&full, READY_BYTES_IN_ALL + 1);
+        let (some, none) =
+            (Arc::new(Outbox::new(held.clone())), Arc::new(Outbox::new(held.clone())));
+        answer(&some, 10);
+        assert!(!some.has_room());
+        assert!(none.has_room(), "nobody waits for another's client");
+        full.abandon();
+        assert!(some.has_room());
+        some.abandon();
+        assert_eq!(held.load(Ordering::Relaxed), 0);
     }
 }
