@@ -1,0 +1,243 @@
+//! Parts of a story that play in another process: this test program, started once more.
+
+#![allow(dead_code, reason = "each story takes what it needs")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+use std::io::{self, BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::{env, process, thread};
+
+use ottla::{Consumer, Options, Producer, Record};
+use ottla_broker::{Broker, BrokerConfig};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::patience::LIMIT;
+
+/// Which part the new process plays.
+const PART: &str = "OTTLA_TEST_PART";
+/// What it needs to know, one a line.
+const WORDS: &str = "OTTLA_TEST_WORDS";
+/// What marks a line as meant for us, among those of the test runner.
+const TOLD: &str = "told: ";
+/// The test that plays a part in the new process.
+const STAGE: &str = "elsewhere::another_process_plays_its_part_and_ends_with_its_owner";
+
+/// Another process. It ends when this is dropped, or when this process ends in any way.
+pub(crate) struct Elsewhere {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Elsewhere {
+    fn start(part: &str, words: &[String]) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args([STAGE, "--exact", "--nocapture"])
+            .env(PART, part)
+            .env(WORDS, words.join("\n"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// A member of a group that tells the offset of each record it reads, and never commits.
+    pub(crate) fn member(options: &Options, topic: &str) -> Self {
+        let text: Vec<String> =
+            options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Self::start("member", &[text.join(";"), topic.to_owned()])
+    }
+
+    /// A process that starts a producer, sends a record to a topic, and ends without a close.
+    pub(crate) fn careless_producer(options: &Options, topic: &str) -> Self {
+        let text: Vec<String> =
+            options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Self::start("careless", &[text.join(";"), topic.to_owned()])
+    }
+
+    /// The next thing it says.
+    pub(crate) fn told(&mut self) -> String {
+        for line in self.lines.by_ref() {
+            // The runner may have begun a line of its own before.
+            if let Some((_, told)) = line.unwrap().split_once(TOLD) {
+                return told.to_owned();
+            }
+        }
+        panic!("the other process ended")
+    }
+
+    /// Ends it as by `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Holds it, as a machine that is busy with something else does; it does nothing from here on.
+    pub(crate) fn hold(&self) {
+        self.signal(Signal::STOP);
+        // The signal alone lets its threads run for a moment more.
+        let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn let_go(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Asks it to end by itself, and waits until it has; whether it ended well.
+    pub(crate) fn end(mut self) -> bool {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        // It may have ended before.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A broker in another process.
+pub(crate) struct BrokerElsewhere {
+    process: Elsewhere,
+    address: String,
+    config: Vec<String>,
+    folder: Option<PathBuf>,
+}
+
+impl BrokerElsewhere {
+    /// In memory, with these options.
+    pub(crate) fn in_memory(config: &[&str]) -> Self {
+        Self::start("127.0.0.1:0", config.iter().map(|&pair| pair.to_owned()).collect(), None)
+    }
+
+    /// On a folder, with these options.
+    pub(crate) fn on(folder: &Path, config: &[&str]) -> Self {
+        let config = config.iter().map(|&pair| pair.to_owned()).collect();
+        Self::start("127.0.0.1:0", config, Some(folder.to_owned()))
+    }
+
+    fn start(listen: &str, config: Vec<String>, folder: Option<PathBuf>) -> Self {
+        let folder_text = folder.as_ref().map_or("", |folder| folder.to_str().unwrap());
+        let mut words = vec![listen.to_owned(), folder_text.to_owned()];
+        words.extend(config.iter().cloned());
+        let mut process = Elsewhere::start("broker", &words);
+        let address = process.told();
+        Self { process, address, config, folder }
+    }
+
+    pub(crate) fn bootstrap(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn process(&self) -> &Elsewhere {
+        &self.process
+    }
+
+    /// Ends it as by `kill -9`; [`Away::back`] starts another on the same folder and port.
+    pub(crate) fn kill(self) -> Away {
+        self.process.kill();
+        Away { address: self.address, config: self.config, folder: self.folder }
+    }
+}
+
+/// A broker that was killed.
+pub(crate) struct Away {
+    address: String,
+    config: Vec<String>,
+    folder: Option<PathBuf>,
+}
+
+impl Away {
+    pub(crate) fn back(self) -> BrokerElsewhere {
+        BrokerElsewhere::start(&self.address, self.config, self.folder)
+    }
+}
+
+fn tell(text: &str) {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{TOLD}{text}").and_then(|()| out.flush()).unwrap();
+}
+
+/// Ends this process when its owner lets go of it.
+fn end_with_owner() {
+    thread::spawn(|| {
+        // An end or an error: the owner is gone either way.
+        io::stdin().read_to_end(&mut Vec::new()).ok();
+        process::exit(0);
+    });
+}
+
+fn play(part: &str) -> ! {
+    end_with_owner();
+    let words = env::var(WORDS).unwrap();
+    let words: Vec<&str> = words.split('\n').collect();
+    match part {
+        "broker" => play_broker(&words),
+        "member" => play_member(words[0], words[1]),
+        "careless" => play_careless_producer(words[0], words[1]),
+        other => panic!("no such part: {other}"),
+    }
+}
+
+fn play_broker(words: &[&str]) -> ! {
+    let (listen, folder) = (words[0], words[1]);
+    let mut config = BrokerConfig::new().listen(listen);
+    config = if folder.is_empty() { config.memory() } else { config.data_dir(folder) };
+    for pair in &words[2..] {
+        let (name, value) = pair.split_once('=').unwrap();
+        config = config.set(name, value).unwrap();
+    }
+    let broker = Broker::start(config).unwrap();
+    tell(&broker.bootstrap());
+    rest()
+}
+
+fn play_member(options: &str, topic: &str) -> ! {
+    let consumer = Consumer::new(&Options::parse(options).unwrap()).unwrap();
+    consumer.subscribe(&[topic]).unwrap();
+    while let Some(record) = consumer.poll(LIMIT).unwrap() {
+        tell(&record.offset().to_string());
+    }
+    rest()
+}
+
+fn play_careless_producer(options: &str, topic: &str) -> ! {
+    let producer = Producer::new(&Options::parse(options).unwrap()).unwrap();
+    drop(producer.send(&Record::to(topic).value("x")).unwrap());
+    tell("sent");
+    process::exit(0)
+}
+
+fn rest() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+#[test]
+fn another_process_plays_its_part_and_ends_with_its_owner() {
+    if let Ok(part) = env::var(PART) {
+        play(&part);
+    }
+    let broker = BrokerElsewhere::in_memory(&["num.partitions=3"]);
+    assert_ne!(broker.process.child.id(), process::id());
+    TcpStream::connect(broker.bootstrap()).unwrap();
+    let address = broker.bootstrap().to_owned();
+    assert!(broker.process.end());
+    TcpStream::connect(address).unwrap_err();
+}
