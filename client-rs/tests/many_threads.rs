@@ -1,0 +1,103 @@
+//! One producer used by several threads at a time.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+#![allow(clippy::disallowed_methods, reason = "the time taken is printed")]
+
+mod clients;
+mod patience;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clients::{producer, read_all};
+use ottla::Record;
+use ottla_broker::{Broker, BrokerConfig};
+use patience::{LIMIT, wait_until};
+
+const RECORDS: u32 = 500_000;
+const THREADS: u8 = 2;
+const PARTITIONS: u8 = 4;
+
+#[test]
+fn a_million_records_of_two_threads_arrive_while_a_third_flushes() {
+    let config = BrokerConfig::new().memory().set("num.partitions", "4").unwrap();
+    let broker = Broker::start(config).unwrap();
+    let producer = producer(&broker.bootstrap(), &[]);
+    let (began, sending) = (Instant::now(), AtomicBool::new(true));
+    let flushes = thread::scope(|scope| {
+        let senders: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let producer = &producer;
+                scope.spawn(move || {
+                    for number in 0..RECORDS {
+                        let [a, b, c, d] = number.to_be_bytes();
+                        let value = [thread, a, b, c, d];
+                        let partition = i32::from(d % PARTITIONS);
+                        let record = Record::to("orders").value(&value).partition(partition);
+                        drop(producer.send(&record).unwrap());
+                    }
+                })
+            })
+            .collect();
+        let flusher = scope.spawn(|| {
+            let mut flushes = 0_u32;
+            while sending.load(Ordering::SeqCst) {
+                let own = producer.send(&Record::to("flushed").value(&flushes.to_be_bytes()));
+                producer.flush(LIMIT).unwrap();
+                assert!(own.unwrap().result().is_some(), "flush {flushes} came too early");
+                flushes += 1;
+            }
+            flushes
+        });
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        sending.store(false, Ordering::SeqCst);
+        flusher.join().unwrap()
+    });
+    producer.flush(LIMIT).unwrap();
+    let stats = producer.stats();
+    println!("sent in {:?} with {flushes} flushes: {stats:?}", began.elapsed());
+    let total = u64::from(RECORDS) * u64::from(THREADS);
+    assert_eq!((stats.delivered, stats.failed), (total + u64::from(flushes), 0));
+    wait_until("all room given back", || producer.stats().memory_used == 0);
+    producer.close(LIMIT).unwrap();
+
+    let began = Instant::now();
+    // The next number of each thread in each partition.
+    let mut next = [[0_u32, 1, 2, 3]; 2];
+    let count = read_all(&broker.bootstrap(), "orders", 4, |partition, _, _, value| {
+        let &[thread, a, b, c, d] = value.unwrap() else { panic!("five bytes were sent") };
+        let next = &mut next[usize::from(thread)][usize::try_from(partition).unwrap()];
+        assert_eq!(u32::from_be_bytes([a, b, c, d]), *next, "of thread {thread}");
+        *next += u32::from(PARTITIONS);
+    });
+    println!("read in {:?}", began.elapsed());
+    assert_eq!(count, total);
+}
+
+#[test]
+fn a_flush_waits_for_what_its_thread_has_sent_while_others_flush() {
+    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
+    let producer = producer(&broker.bootstrap(), &[]);
+    let send = || producer.send(&Record::to("orders").value("v")).unwrap();
+    send().wait(LIMIT).unwrap();
+    let flushing = AtomicBool::new(true);
+    thread::scope(|scope| {
+        // It has sent nothing, but keeps the producer looking for what there is to flush.
+        scope.spawn(|| {
+            while flushing.load(Ordering::SeqCst) {
+                producer.flush(LIMIT).unwrap();
+            }
+        });
+        let early = (0..2_000).find(|_| {
+            let sent = send();
+            producer.flush(LIMIT).unwrap();
+            sent.result().is_none()
+        });
+        flushing.store(false, Ordering::SeqCst);
+        assert_eq!(early, None, "a flush that came too early");
+    });
+    producer.close(LIMIT).unwrap();
+}
