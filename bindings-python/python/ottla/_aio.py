@@ -33,6 +33,7 @@ class _Reactor:
     def __init__(self) -> None:
         self.signal = _ottla.Signal()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._left = False
         self._calls: dict[int, asyncio.Future[None]] = {}
         self._records: dict[int, list[tuple[int, asyncio.Future[Delivery]]]] = {}
 
@@ -46,21 +47,25 @@ class _Reactor:
             self._loop = loop
         return loop
 
-    def unbind(self) -> None:
-        """Leave the loop; only a closed client does."""
-        if self._loop is not None and not self._loop.is_closed():
+    def leave(self) -> None:
+        """Leave the loop, now or when the last that waits has its answer: the client is closed."""
+        self._left = True
+        self._leave_if_idle()
+
+    def _leave_if_idle(self) -> None:
+        if self._left and self._loop is not None and not self._calls and not self._records:
             self._loop.remove_reader(self.signal.fileno())
+            self._loop = None
 
     async def run(self, pending: Pending[_T], timeout: float | None = None, what: str = "") -> _T:
         """Wait for a call of the core. Cancelling gives it up; nothing that it had is lost."""
         # Polled by its own task alone, so that a result never sits in a cancelled task.
         if (done := pending.poll()) is not None:
             return done[0]
-        loop = self.bind()
         try:
             async with asyncio.timeout(timeout):
                 while True:
-                    woken = self._calls[pending.number] = loop.create_future()
+                    woken = self._calls[pending.number] = self.bind().create_future()
                     if (done := pending.poll()) is not None:
                         return done[0]
                     await woken
@@ -70,6 +75,7 @@ class _Reactor:
             raise TimeoutError(f"{what} did not end within {timeout} s") from None
         finally:
             self._calls.pop(pending.number, None)
+            self._leave_if_idle()
 
     def deliver(self, sent: Sent) -> asyncio.Future[Delivery]:
         """Ask for a record's result."""
@@ -100,6 +106,7 @@ class _Reactor:
             woken = self._calls.get(number)
             if woken is not None and not woken.done():
                 woken.set_result(None)
+        self._leave_if_idle()
 
 
 class _Closes(Protocol):
@@ -274,7 +281,7 @@ class AsyncProducer:
             await self._turn()
         finally:
             _process.forget(self._native)
-            self._reactor.unbind()
+            self._reactor.leave()
         self._raise_unreported()
 
     def _queue(self, send: partial[Sent]) -> Sending:
@@ -488,7 +495,7 @@ class AsyncConsumer:
             await self._reactor.run(closing)
         finally:
             _process.forget(self._native)
-            self._reactor.unbind()
+            self._reactor.leave()
 
     async def __aenter__(self) -> Self:
         return self
