@@ -37,6 +37,7 @@ mod native {
     #[pymodule_export]
     use crate::report::Report;
 
+    #[allow(clippy::wildcard_imports, reason = "pyo3's macros look up its whole prelude here")]
     use super::*;
 
     #[pymodule_init]
