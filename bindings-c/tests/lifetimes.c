@@ -191,10 +191,14 @@ static void a_record_is_the_callers_however_its_send_ends(void)
     send_owned(producer, "orders", 10, OTTLA_ERR_CLOSED);
     ottla_producer_free(producer);
 
-    char options[160];
-    snprintf(options, sizeof options, "bootstrap.servers=%s;buffer.memory=32768;max.block.ms=20",
-             deserted());
-    producer = ottla_producer_new(options, NULL);
+    /* Its broker is gone, and what it has been sent stays in memory until its delivery timeout. */
+    ottla_broker_t *own = ottla_broker_start(NULL, NULL);
+    CHECK_OK(ottla_broker_create_topic(own, "orders", 1));
+    producer = ottla_producer_new(options_of(own, "buffer.memory=32768;max.block.ms=2000"), NULL);
+    ottla_record_t first = record_of("orders", "value");
+    CHECK_OK(ottla_producer_send_wait(producer, &first, SOON, NULL));
+    CHECK_OK(ottla_broker_stop(own, SOON));
+    ottla_broker_free(own);
     ottla_error_code_t code = OTTLA_OK;
     for (int count = 0; count < 100 && code == OTTLA_OK; count++) {
         struct owned owned = own_record("orders", 1000);
