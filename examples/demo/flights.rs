@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{BufRead, BufWriter, Read, Write};
+use std::io::{BufRead, BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -113,10 +113,8 @@ fn asked_to_leave() -> Arc<AtomicBool> {
     let asked = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&asked);
     thread::spawn(move || {
-        let mut rest = Vec::new();
-        if let Err(error) = std::io::stdin().lock().read_to_end(&mut rest) {
-            eprintln!("the input broke off: {error}");
-        }
+        // An input that breaks off has ended as well.
+        drop(std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
         set.store(true, Ordering::Relaxed);
     });
     asked

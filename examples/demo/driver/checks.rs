@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::deal::LANGUAGES;
 use crate::flights::Flights;
-use crate::ledger::{Outcome, Reading};
+use crate::ledger::{Change, Outcome, Reading};
 use crate::program::Verb;
 
 /// How many of the busiest aircraft are compared.
@@ -139,7 +139,7 @@ fn shared(outcome: &Outcome, flights: &Flights) -> Result<String, String> {
 }
 
 fn changed(outcome: &Outcome, flights: &Flights) -> Result<String, String> {
-    let (Some(left), Some(joined)) = outcome.unread else {
+    let Change { left: Some(left), joined: Some(joined) } = outcome.change else {
         return Err("no member left and came back".to_owned());
     };
     let hundredths = |unread: usize| unread * 100 / flights.all.len().max(1);

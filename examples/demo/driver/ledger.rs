@@ -116,13 +116,22 @@ impl Account {
     }
 }
 
+/// Flights not read yet when the change of member began and when it was done.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Change {
+    /// When the member was asked to leave.
+    pub(crate) left: Option<usize>,
+    /// When its successor had joined.
+    pub(crate) joined: Option<usize>,
+}
+
 /// All that was said, at the end.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The programs in the order of their starts.
     pub(crate) accounts: Vec<Account>,
-    /// Flights not read when the member was asked to leave, and when its successor had joined.
-    pub(crate) unread: (Option<usize>, Option<usize>),
+    /// The change of member.
+    pub(crate) change: Change,
     /// Time from the first flight sent to the last read, in milliseconds.
     pub(crate) millis: u64,
     /// Why the stream was given up, if it was.

@@ -12,7 +12,7 @@ use crate::arguments::Arguments;
 use crate::deal::{Hands, LANGUAGES};
 use crate::feed::{self, Gate};
 use crate::flights::Flights;
-use crate::ledger::{Account, Outcome};
+use crate::ledger::{Account, Change, Outcome};
 use crate::program::{Program, Said, Verb};
 use crate::report::Progress;
 
@@ -91,7 +91,7 @@ impl Stage<'_> {
             feeds.push(feed::start(self.flights, hand.clone(), &gate, input)?);
         }
         let sent: usize = hands.iter().map(Vec::len).sum();
-        let (unread, stalled) = self.stream(lines, &gate, sent)?;
+        let (change, stalled) = self.stream(lines, &gate, sent)?;
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         if stalled.is_none() {
             for feed in feeds {
@@ -100,7 +100,7 @@ impl Stage<'_> {
         }
         self.leave(lines)?;
         let accounts = std::mem::take(&mut self.accounts);
-        Ok(Outcome { accounts, unread, millis, stalled })
+        Ok(Outcome { accounts, change, millis, stalled })
     }
 
     /// Follows the stream until all that is sent is read, and changes a member in its midst.
@@ -109,30 +109,30 @@ impl Stage<'_> {
         lines: &Receiver<Said>,
         gate: &Gate,
         sent: usize,
-    ) -> Result<((Option<usize>, Option<usize>), Option<String>), Failure> {
-        let (mut left, mut joined, mut successor) = (None, None, None);
-        while !(self.read() >= sent && self.senders_done() && joined.is_some()) {
+    ) -> Result<(Change, Option<String>), Failure> {
+        let (mut change, mut successor) = (Change::default(), None);
+        while !(self.read() >= sent && self.senders_done() && change.joined.is_some()) {
             if self.hear(lines)? {
                 let why = format!("{} of {sent} records read, then silence", self.read());
-                return Ok(((left, joined), Some(why)));
+                return Ok((change, Some(why)));
             }
             let unread = self.flights.all.len().saturating_sub(self.read());
-            if left.is_none() && self.read() >= self.share(30) {
-                left = Some(unread);
+            if change.left.is_none() && self.read() >= self.share(30) {
+                change.left = Some(unread);
                 self.inputs[CHANGES] = None;
             }
             if self.accounts[CHANGES].finished && successor.is_none() {
                 successor = Some(self.enter(CHANGES, Verb::Consume)?);
             }
             if let Some(number) = successor
-                && joined.is_none()
+                && change.joined.is_none()
                 && self.accounts[number].assigned > 0
             {
-                joined = Some(unread);
+                change.joined = Some(unread);
                 gate.open();
             }
         }
-        Ok(((left, joined), None))
+        Ok((change, None))
     }
 
     /// Asks all members to leave and waits for the end of every program.
