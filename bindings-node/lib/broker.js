@@ -10,6 +10,9 @@ const STOP_MS = 5000
 const NO_OPTIONS = Object.freeze({})
 const OWN = ['listen', 'dataDir', 'data.dir', 'data_dir']
 
+// A broker runs until it is stopped, also if nobody holds it any more.
+const running = new Set()
+
 /** A broker in this process: any client can connect to it. */
 class Broker {
   #pump
@@ -36,6 +39,7 @@ class Broker {
   static async start (options = NO_OPTIONS) {
     const broker = new this(options)
     await broker.#call(() => broker.#native.start())
+    running.add(broker)
     return broker
   }
 
@@ -69,7 +73,11 @@ class Broker {
 
   async #stop (options) {
     const timeout = millis('timeout', options.timeout, STOP_MS)
-    await this.#call(() => this.#native.stop(timeout))
+    try {
+      await this.#call(() => this.#native.stop(timeout))
+    } finally {
+      running.delete(this)
+    }
   }
 
   async #call (begin) {

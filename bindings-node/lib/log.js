@@ -28,6 +28,8 @@ function hand () {
 function wantLog () {
   const wanted = debug.enabled ? DEBUG : lines.hasSubscribers ? INFO : 0
   if (wanted <= level) return
+  // Lines keep no process alive: what is left is handed on at its end.
+  if (level === 0) process.on('exit', hand)
   level = wanted
   call(() => startLog(level, hand))
 }

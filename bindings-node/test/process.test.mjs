@@ -159,6 +159,23 @@ test('dropped clients and batches are collected', async () => {
   assert.equal(status, 0)
 })
 
+test('a broker runs on when nobody holds it any more', async () => {
+  const { status, out, err } = await runProgram(`
+    import { Broker, Producer } from 'ottla'
+    const start = async () => (await Broker.start()).address
+    const producer = new Producer({ bootstrapServers: await start() })
+    await producer.send('t', 'first')
+    for (let round = 0; round < 10; round++) {
+      gc()
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    console.log((await producer.send('t', 'second')).offset)
+  `, { args: ['--expose-gc'] })
+  assert.equal(err, '')
+  assert.equal(out, '1n')
+  assert.equal(status, 0)
+})
+
 test('log lines go to those who want them, and to nobody else', async () => {
   const silent = await runProgram(`${OPEN} await broker.stop()`)
   assert.equal(silent.err, '')
