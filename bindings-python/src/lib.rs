@@ -23,7 +23,7 @@ mod native {
     #[pymodule_export]
     use crate::aio::{Completed, Pending, Signal};
     #[pymodule_export]
-    use crate::batch::{Batch, BatchIterator};
+    use crate::batch::Batch;
     #[pymodule_export]
     use crate::boundary::forked;
     #[pymodule_export]

@@ -22,6 +22,8 @@ pub(crate) struct Producer {
     /// How long a close may take that was given no time: by then every record is delivered, or has
     /// failed for a reason of its own.
     close_timeout: Duration,
+    /// `max.block.ms`: how long a record may wait for room.
+    max_block: Duration,
 }
 
 /// One record's arguments, as Python gives them.
@@ -75,7 +77,9 @@ impl Producer {
             let options = config::options(bootstrap, options)?;
             let delivery_timeout = config::millis(py, &options, "delivery.timeout.ms")?;
             let core = Held::new(Core::new(&options).or_raise(py)?);
-            Ok(Self { core, close_timeout: delivery_timeout + Duration::from_secs(1) })
+            let max_block = config::millis(py, &options, "max.block.ms")?;
+            let close_timeout = delivery_timeout + Duration::from_secs(1);
+            Ok(Self { core, close_timeout, max_block })
         })
     }
 
@@ -218,6 +222,11 @@ impl Producer {
             let room = report.room(py, core, bytes)?;
             Ok(Some(Pending::new(signal, room, |_, ()| Ok(()))))
         })
+    }
+
+    #[getter]
+    const fn _max_block(&self) -> f64 {
+        self.max_block.as_secs_f64()
     }
 
     /// Waits for room for a record.

@@ -102,7 +102,9 @@ def test_a_handler_that_raises_not_lets_the_wait_go_on():
         import os, signal, threading, ottla
         seen = []
         signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
-        with ottla.Broker() as broker, ottla.Consumer(broker.address, group="g", topics="x") as c:
+        with ottla.Broker() as broker, ottla.Consumer(broker.address, group="g") as c:
+            broker.create_topic("x")
+            c.subscribe("x")
             threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
             print(c.poll(timeout=1.0), seen)
     """

@@ -150,15 +150,15 @@ class Sending:
 class _Waiting:
     """A record that waits for room."""
 
-    __slots__ = ("future", "room", "send", "sending")
+    __slots__ = ("future", "send", "sending", "until")
 
     def __init__(
-        self, sending: Sending, future: asyncio.Future[Sent], send: partial[Sent]
+        self, sending: Sending, future: asyncio.Future[Sent], send: partial[Sent], until: float
     ) -> None:
         self.sending = sending
         self.future = future
         self.send = send
-        self.room: Pending[None] | None = None
+        self.until = until
 
 
 class AsyncProducer:
@@ -293,45 +293,46 @@ class AsyncProducer:
         except RuntimeError:
             raise BufferFullError("there is no room now, and no event loop to wait in") from None
         future: asyncio.Future[Sent] = loop.create_future()
-        waiting = _Waiting(Sending(self._reactor, future), future, send)
-        self._ask_for_room(waiting)
+        until = loop.time() + self._native._max_block
+        waiting = _Waiting(Sending(self._reactor, future), future, send, until)
         self._waiting.append(waiting)
         if self._pump is None or self._pump.done():
             self._pump = loop.create_task(self._send_waiting())
         return waiting.sending
-
-    def _ask_for_room(self, waiting: _Waiting) -> None:
-        send = waiting.send
-        room = self._native._room(self._reactor.signal, *send.args, **send.keywords)
-        # Its place in the queue, and max_block_ms, count from this first look.
-        waiting.room = None if room.poll() is not None else room
 
     async def _send_waiting(self) -> None:
         """Send what waits for room, in order, as room comes."""
         while self._waiting:
             first = self._waiting[0]
             try:
-                # A future that is done was cancelled by who awaited it: it is not sent.
-                while not first.future.done():
-                    if first.room is not None:
-                        await self._reactor.run(first.room)
-                    self._send_first(first)
-                    await asyncio.sleep(0)
+                await self._send_first(first)
             except BaseException as failed:
                 self._fail(first, failed)
                 if not isinstance(failed, Exception):
                     raise
             self._waiting.popleft()
 
-    def _send_first(self, first: _Waiting) -> None:
-        if first.future.done():
-            return
-        try:
-            sent = first.send()
-        except BufferFullError:
-            self._ask_for_room(first)
-        else:
-            first.future.set_result(sent)
+    async def _send_first(self, first: _Waiting) -> None:
+        loop = self._reactor.bind()
+        # A future that is done was cancelled by who awaited it: it is not sent.
+        while not first.future.done():
+            # Only the first asks for room: what is kept for one behind it would be missing here.
+            left = first.until - loop.time()
+            room = self._native._room(self._reactor.signal, *first.send.args, **first.send.keywords)
+            try:
+                await self._reactor.run(room, max(0.0, left))
+            except TimeoutError:
+                raise BufferFullError("there was no room for the record within max_block_ms") from None
+            if first.future.done():
+                return
+            try:
+                sent = first.send()
+            except BufferFullError:
+                if left <= 0:
+                    raise
+                await asyncio.sleep(0)
+            else:
+                first.future.set_result(sent)
 
     def _fail(self, waiting: _Waiting, failed: BaseException) -> None:
         if waiting.future.done():

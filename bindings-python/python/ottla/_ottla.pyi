@@ -7,6 +7,22 @@ from typing import Generic, TypeVar, final, overload
 from ._errors import Error
 from ._types import Bytes, Committable, Headers, Sendable
 
+__all__ = [
+    "Batch",
+    "Broker",
+    "Completed",
+    "Consumer",
+    "Delivery",
+    "Pending",
+    "Producer",
+    "Record",
+    "Report",
+    "Sent",
+    "Signal",
+    "__version__",
+    "forked",
+    "restore_record",
+]
 __version__: str
 
 _T = TypeVar("_T")
@@ -160,6 +176,8 @@ class Producer:
         timestamp: int | None = None,
     ) -> Sent: ...
     def send_many(self, topic: str, records: Iterable[Sendable]) -> Report: ...
+    @property
+    def _max_block(self) -> float: ...
     def _send_many(self, topic: str, records: Iterable[Sendable]) -> Report: ...
     def _send_more(self, signal: Signal, report: Report) -> Pending[None] | None: ...
     def _room(
