@@ -36,6 +36,8 @@ async function flushAll () {
 class Producer extends EventEmitter {
   #pump
   #native
+  #send
+  #push
   #topics = new Map()
   #names = []
   /** Promises of records, by the slot of their batch: resolve and reject in turn. */
@@ -59,6 +61,8 @@ class Producer extends EventEmitter {
       (pump) => this.#drain(pump)
     )
     this.#native = this.#pump.native
+    this.#send = this.#native.sender(true)
+    this.#push = this.#native.sender(false)
     this.on('newListener', (event) => {
       if (event === 'error') this.#listen()
     })
@@ -76,7 +80,9 @@ class Producer extends EventEmitter {
       signal = options.signal === undefined ? undefined : checked(options.signal)
       const number = this.#topic(topic)
       const large = pack(packer, value, options)
-      slot = this.#native.send(number, packer.numbers, packer.bytes, large, true)
+      slot = large === undefined
+        ? this.#send(number, packer.numbers, packer.bytes)
+        : this.#send(number, packer.numbers, packer.bytes, large)
       if (slot === FULL) return this.#sendLater(number, packer, large, signal)
     } catch (refused) {
       return Promise.reject(toError(refused))
@@ -94,9 +100,10 @@ class Producer extends EventEmitter {
     try {
       const number = this.#topic(topic)
       const large = pack(packer, value, options)
-      if (this.#native.send(number, packer.numbers, packer.bytes, large, false) === FULL) {
-        return false
-      }
+      const slot = large === undefined
+        ? this.#push(number, packer.numbers, packer.bytes)
+        : this.#push(number, packer.numbers, packer.bytes, large)
+      if (slot === FULL) return false
     } catch (refused) {
       throw toError(refused)
     } finally {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use napi::bindgen_prelude::{Env, Int32ArraySlice, Object, Uint8ArraySlice};
+use napi::bindgen_prelude::{Env, Function, Int32ArraySlice, Object, Uint8ArraySlice};
 use napi_derive::napi;
 use ottla::{Completions, Error, ErrorKind, Producer, Record, Sent};
 
@@ -101,33 +101,27 @@ impl NativeProducer {
         })
     }
 
-    /// Sends one record, and gives the slot that its outcome will come with.
+    /// A function that sends one record, and gives the slot that its outcome will come with.
+    ///
+    /// Not a method: looking up what a method is called on would cost as much as the rest. It takes
+    /// the topic's number, a record's numbers and bytes, and its value if that is large.
     #[napi]
-    pub fn send(
+    pub fn sender<'env>(
         &self,
-        env: &Env,
-        topic: u32,
-        numbers: Int32ArraySlice<'_>,
-        bytes: Uint8ArraySlice<'_>,
-        value: Option<Uint8ArraySlice<'_>>,
+        env: &'env Env,
         awaited: bool,
-    ) -> napi::Result<i32> {
-        guard(env, || {
-            let name = self.own.topic(topic)?;
-            if !self.own.line.is_empty() {
-                return Ok(FULL);
-            }
-            let mut packed = Packed::new(&numbers, &bytes, value.as_deref());
-            match self.own.producer.try_send(&packed.next(&name)?) {
-                Ok(sent) if awaited => Ok(self.own.keep(topic, &sent, Whose::One)),
-                Ok(_forgotten) => Ok(FORGOTTEN),
-                Err(error) if is_full(&error) => Ok(FULL),
-                Err(error) => Err(error.into()),
-            }
+    ) -> napi::Result<Function<'env, (), i32>> {
+        let own = Rc::clone(&self.own);
+        env.create_function_from_closure("send", move |call| {
+            let (topic, numbers) = (call.get(0)?, call.get::<Int32ArraySlice<'_>>(1)?);
+            let bytes: Uint8ArraySlice<'_> = call.get(2)?;
+            let large = (call.length() > 3).then(|| call.get::<Uint8ArraySlice<'_>>(3));
+            let large = large.transpose()?;
+            guard(call.env, || Ok(own.send(topic, &numbers, &bytes, large.as_deref(), awaited)?))
         })
     }
 
-    /// The same when it has to wait for room first: a call that gives the slot.
+    /// Sends one record when there is room for it: a call that gives the slot.
     #[napi]
     pub fn send_later(
         &self,
@@ -314,6 +308,27 @@ impl NativeProducer {
 }
 
 impl Own {
+    fn send(
+        &self,
+        topic: u32,
+        numbers: &[i32],
+        bytes: &[u8],
+        large: Option<&[u8]>,
+        awaited: bool,
+    ) -> Result<i32, Error> {
+        if !self.line.is_empty() {
+            return Ok(FULL);
+        }
+        let name = self.topic(topic)?;
+        let mut packed = Packed::new(numbers, bytes, large);
+        match self.producer.try_send(&packed.next(&name)?) {
+            Ok(sent) if awaited => Ok(self.keep(topic, &sent, Whose::One)),
+            Ok(_forgotten) => Ok(FORGOTTEN),
+            Err(error) if is_full(&error) => Ok(FULL),
+            Err(error) => Err(error),
+        }
+    }
+
     fn topic(&self, number: u32) -> Result<Arc<str>, Error> {
         let topics = self.topics.borrow();
         let topic = usize::try_from(number).ok().and_then(|number| topics.get(number));
