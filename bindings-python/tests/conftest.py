@@ -2,9 +2,8 @@
 
 import itertools
 
-import pytest
-
 import ottla
+import pytest
 
 _numbers = itertools.count()
 

@@ -5,9 +5,8 @@ import contextlib
 import threading
 import time
 
-import pytest
-
 import ottla
+import pytest
 
 
 def run(main):

@@ -2,9 +2,8 @@
 
 import threading
 
-import pytest
-
 import ottla
+import pytest
 from conftest import take
 
 

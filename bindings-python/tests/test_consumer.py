@@ -3,9 +3,8 @@
 import collections
 import threading
 
-import pytest
-
 import ottla
+import pytest
 from conftest import take
 
 
@@ -65,7 +64,9 @@ def test_records_outlive_their_consumer(producer, consumer, topic):
     assert [record.value for record in records] == [b"0", b"1", b"2"]
 
 
-def test_two_members_share_the_partitions_and_read_each_record_once(producer, broker, consumer, name):
+def test_two_members_share_the_partitions_and_read_each_record_once(
+    producer, broker, consumer, name
+):
     broker.create_topic(name, 4)
     total = 2000
     seen, lock, enough = collections.Counter(), threading.Lock(), threading.Event()

@@ -4,9 +4,8 @@ import builtins
 import pickle
 import socket
 
-import pytest
-
 import ottla
+import pytest
 
 
 @pytest.mark.parametrize("client", [ottla.Producer, ottla.Consumer, ottla.AsyncProducer])
@@ -31,17 +30,17 @@ def test_a_bad_option_is_refused_when_the_client_is_made(client, options, told):
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:x", "a b:1", "", 5])
 def test_a_bad_address_is_refused(address):
-    with pytest.raises(ottla.InvalidOptionError, match="bootstrap.servers"):
+    with pytest.raises(ottla.InvalidOptionError, match=r"bootstrap\.servers"):
         ottla.Producer(address)
 
 
 def test_without_an_address_there_is_no_client():
-    with pytest.raises(ottla.InvalidOptionError, match="bootstrap.servers"):
+    with pytest.raises(ottla.InvalidOptionError, match=r"bootstrap\.servers"):
         ottla.Producer()
 
 
 def test_a_consumer_needs_a_group_to_subscribe():
-    with pytest.raises(ottla.InvalidGroupError, match="group.id"):
+    with pytest.raises(ottla.InvalidGroupError, match=r"group\.id"):
         ottla.Consumer("localhost:9092", topics="orders")
 
 

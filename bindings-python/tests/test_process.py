@@ -7,9 +7,8 @@ import textwrap
 import threading
 import time
 
-import pytest
-
 import ottla
+import pytest
 
 
 def python(code, *args, timeout=40, **options):

@@ -2,9 +2,8 @@
 
 import pickle
 
-import pytest
-
 import ottla
+import pytest
 from conftest import take
 
 
@@ -46,7 +45,9 @@ def test_headers_keep_order_and_repeated_names(producer, consumer, topic):
 
 
 def test_all_fields_survive_the_journey(producer, consumer, topic):
-    at = producer.send(topic, b"v", key=b"", headers={"h": "x"}, partition=0, timestamp=0).result(10)
+    at = producer.send(topic, b"v", key=b"", headers={"h": "x"}, partition=0, timestamp=0).result(
+        10
+    )
     assert (at.topic, at.partition, at.offset, at.timestamp) == (topic, 0, 0, 0)
     (record,) = take(consumer(topic), 1)
     assert (record.topic, record.partition, record.offset) == (topic, 0, 0)

@@ -14,7 +14,8 @@ with ottla.Broker(num_partitions=3) as broker:
         broker.address, group="billing", topics=["orders"], start="earliest", auto_commit=False
     ) as consumer:
         for record in consumer:
-            print(f"{record.topic}-{record.partition} @{record.offset}: {record.key} {record.value}")
+            place = f"{record.topic}-{record.partition} @{record.offset}"
+            print(f"{place}: {record.key} {record.value}")
             read += 1
             if read == 10:
                 consumer.commit()

@@ -1,8 +1,4 @@
-"""asyncio's face of the clients: the event loop watches one descriptor a client.
-
-No thread of the client's ever runs Python. It marks what has ended and makes the descriptor
-readable, once for all that waits there; the loop settles it.
-"""
+"""Producer and consumer for asyncio: the same native halves, waited for by an event loop."""
 
 from __future__ import annotations
 
@@ -14,10 +10,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
-from . import _ottla, _process
-from ._errors import BufferFullError, ClosedError, Error, InvalidStateError, TimeoutError
+from . import _process
+from ._errors import BufferFullError, ClosedError, Error, TimeoutError
 from ._options import ConsumerOptions, ProducerOptions
 from ._ottla import Batch, Delivery, Pending, Record, Report, Sent
+from ._reactor import Reactor
 from ._sync import Consumer, Producer, TopicPartition
 from ._types import Bytes, Committable, Headers, Sendable
 
@@ -25,88 +22,6 @@ SENDS_WAITING_MAX = 10_000
 """Sends of one AsyncProducer that wait for room at most; one more raises BufferFullError."""
 
 _T = TypeVar("_T")
-
-
-class _Reactor:
-    """What one client has open in the event loop that it is bound to."""
-
-    def __init__(self) -> None:
-        self.signal = _ottla.Signal()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._left = False
-        self._calls: dict[int, asyncio.Future[None]] = {}
-        self._records: dict[int, list[tuple[int, asyncio.Future[Delivery]]]] = {}
-
-    def bind(self) -> asyncio.AbstractEventLoop:
-        """Give the running loop, which is the client's from the first call on."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            if self._loop is not None:
-                raise InvalidStateError("the client belongs to another event loop")
-            loop.add_reader(self.signal.fileno(), self._ready)
-            self._loop = loop
-        return loop
-
-    def leave(self) -> None:
-        """Leave the loop, now or when the last that waits has its answer: the client is closed."""
-        self._left = True
-        self._leave_if_idle()
-
-    def _leave_if_idle(self) -> None:
-        if self._left and self._loop is not None and not self._calls and not self._records:
-            self._loop.remove_reader(self.signal.fileno())
-            self._loop = None
-
-    async def run(self, pending: Pending[_T], timeout: float | None = None, what: str = "") -> _T:
-        """Wait for a call of the core. Cancelling gives it up; nothing that it had is lost."""
-        # Polled by its own task alone, so that a result never sits in a cancelled task.
-        if (done := pending.poll()) is not None:
-            return done[0]
-        try:
-            async with asyncio.timeout(timeout):
-                while True:
-                    woken = self._calls[pending.number] = self.bind().create_future()
-                    if (done := pending.poll()) is not None:
-                        return done[0]
-                    await woken
-        except builtins.TimeoutError as over:
-            if isinstance(over, Error):
-                raise
-            raise TimeoutError(f"{what} did not end within {timeout} s") from None
-        finally:
-            self._calls.pop(pending.number, None)
-            self._leave_if_idle()
-
-    def deliver(self, sent: Sent) -> asyncio.Future[Delivery]:
-        """Ask for a record's result."""
-        future: asyncio.Future[Delivery] = self.bind().create_future()
-        batch, index = sent._notify(self.signal)
-        self._records.setdefault(batch, []).append((index, future))
-        return future
-
-    def _ready(self) -> None:
-        """Settle what has ended; called by the loop."""
-        batches, calls = self.signal.drain()
-        for batch in batches:
-            open_ = []
-            for index, future in self._records.pop(batch.batch, ()):
-                if future.done():
-                    continue
-                result = batch.result(index)
-                if result is None:
-                    # Records of a topic that was not known yet end in different batches.
-                    open_.append((index, future))
-                elif isinstance(result, Delivery):
-                    future.set_result(result)
-                else:
-                    future.set_exception(result)
-            if open_:
-                self._records.setdefault(batch.batch, []).extend(open_)
-        for number in calls:
-            woken = self._calls.get(number)
-            if woken is not None and not woken.done():
-                woken.set_result(None)
-        self._leave_if_idle()
 
 
 class _Closes(Protocol):
@@ -130,7 +45,7 @@ class Sending:
 
     __slots__ = ("_awaited", "_reactor", "_sent")
 
-    def __init__(self, reactor: _Reactor, sent: Sent | asyncio.Future[Sent]) -> None:
+    def __init__(self, reactor: Reactor, sent: Sent | asyncio.Future[Sent]) -> None:
         self._awaited = False
         self._reactor = reactor
         self._sent = sent
@@ -170,7 +85,8 @@ class AsyncProducer:
     ...     at = await p.send("orders", b"v", key=b"k")  # one await: delivered
     ...     p.send("orders", b"w")  # fire and forget
 
-    Leaving ``async with`` flushes and closes, and raises if records that nobody awaited have failed.
+    Leaving ``async with`` flushes and closes, and raises if records that nobody awaited have
+    failed.
     """
 
     def __init__(
@@ -180,7 +96,7 @@ class AsyncProducer:
         **options: Unpack[ProducerOptions],
     ) -> None:
         self._native = Producer(bootstrap, **options)
-        self._reactor = _Reactor()
+        self._reactor = Reactor()
         self._waiting: deque[_Waiting] = deque()
         self._pump: asyncio.Task[None] | None = None
         self._unreported: BaseException | None = None
@@ -322,7 +238,9 @@ class AsyncProducer:
             try:
                 await self._reactor.run(room, max(0.0, left))
             except TimeoutError:
-                raise BufferFullError("there was no room for the record within max_block_ms") from None
+                raise BufferFullError(
+                    "there was no room for the record within max_block_ms"
+                ) from None
             if first.future.done():
                 return
             try:
@@ -374,8 +292,8 @@ class AsyncConsumer:
     ...         await handle(record)
 
     The iteration ends when the consumer is closed. With auto_commit (the default), a record counts
-    as finished when the loop asks for the next one. Leaving ``async with`` commits what is finished,
-    leaves the group and closes.
+    as finished when the loop asks for the next one. Leaving ``async with`` commits what is
+    finished, leaves the group and closes.
     """
 
     def __init__(
@@ -387,7 +305,7 @@ class AsyncConsumer:
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._native = Consumer(bootstrap, topics=topics, **options)
-        self._reactor = _Reactor()
+        self._reactor = Reactor()
 
     def __aiter__(self) -> Self:
         return self
@@ -450,9 +368,7 @@ class AsyncConsumer:
             elif timeout is not None:
                 return
 
-    async def commit(
-        self, what: Committable = None, timeout: float | None = None
-    ) -> None:
+    async def commit(self, what: Committable = None, timeout: float | None = None) -> None:
         """Commit, and wait until the group's coordinator has it; as Consumer.commit."""
         pending = self._native._commit(self._reactor.signal, what)
         await self._reactor.run(pending, timeout, "the commit")
