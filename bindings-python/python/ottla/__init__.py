@@ -5,8 +5,9 @@
 ...     at = producer.send("orders", b"v", key=b"k").result(timeout=10)
 
 ``Producer`` and ``Consumer`` are for threads, ``AsyncProducer`` and ``AsyncConsumer`` for asyncio;
-both are faces of one client. Errors are subclasses of ``ottla.Error``. Log lines go to the logger
-``ottla``.
+both are faces of one client. Errors are subclasses of ``ottla.Error``. What could not be delivered
+at the interpreter's end is told by the logger ``ottla``; the client's own log lines are not handed
+on to Python yet.
 """
 
 from ._aio import AsyncConsumer, AsyncProducer
