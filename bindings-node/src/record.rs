@@ -46,7 +46,7 @@ impl<'a> Packed<'a> {
             let (lens, rest) = self.numbers.split_first_chunk::<2>().ok_or_else(torn)?;
             let [key_len, value_len] = *lens;
             self.numbers = rest;
-            let key = self.part(key_len)?.unwrap_or_default();
+            let key = self.part(key_len)?.ok_or_else(torn)?;
             let key = std::str::from_utf8(key).map_err(|_| torn())?;
             let value = self.part(value_len)?;
             self.headers.push(Header { key, value });
