@@ -1,88 +1,95 @@
 //! `cargo xtask bench`: figures to read, never a test. Each stands beside a peer's of the same run.
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod broker;
+mod first;
+mod idle;
+mod load;
+mod server;
+mod start;
+
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use crate::interop::{Kafka, OurBroker, Profile, wait_until_it_answers};
 use crate::outcome::{Done, Stop};
-use crate::process::Run;
-use crate::workspace::{Workspace, free_port, read};
+use crate::workspace::{Workspace, read};
 
-const OUR_RUNS: usize = 11;
-const KAFKA_RUNS: usize = 3;
-const READY_LIMIT: Duration = Duration::from_mins(1);
-/// How long a server is left alone before its memory is read.
-const IDLE: Duration = Duration::from_secs(3);
+type Bench = fn(&Workspace) -> Done;
+
+const BENCHES: &[(&str, Bench)] = &[
+    ("start", start::run),
+    ("idle", idle::run),
+    ("first-group-record", first::run),
+    ("broker", broker::run),
+];
 
 /// Runs one benchmark by name.
 pub(crate) fn run(workspace: &Workspace, name: &str) -> Done {
-    match name {
-        "start" => start(workspace),
-        _ => Err(format!("no benchmark called {name}; there is: start").into()),
+    if let Some((_, bench)) = BENCHES.iter().find(|(known, _)| *known == name) {
+        return bench(workspace);
+    }
+    let names: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).collect();
+    Err(format!("no benchmark called {name}; there are: {}", names.join(", ")).into())
+}
+
+/// Memory of a process in MiB: resident, each shared page divided by those that share it (PSS).
+fn memory(pid: u32) -> Done<f64> {
+    let rollup = read(Path::new(&format!("/proc/{pid}/smaps_rollup")))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib: Option<u32> = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
+    kib.map(|kib| f64::from(kib) / 1_024.0)
+        .ok_or_else(|| Stop::from("the kernel tells no proportional size"))
+}
+
+/// CPU time, in ns, that a process has used so far, user's and kernel's.
+fn cpu(pid: u32) -> Done<f64> {
+    // `proc_pid_stat(5)`: 14 and 15, counted from 1; the name before them may hold spaces.
+    let stat = read(Path::new(&format!("/proc/{pid}/stat")))?;
+    let after_name = stat.rsplit(") ").next().unwrap_or_default();
+    let fields: Vec<&str> = after_name.split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
+    let (Some(user), Some(kernel)) = (ticks(11), ticks(12)) else {
+        return Err("the kernel tells no CPU time".into());
+    };
+    // The unit that the kernel shows is always 1/100 s.
+    Ok((f64::from(user) + f64::from(kernel)) * 10_000_000.0)
+}
+
+/// The figures of several runs.
+#[derive(Debug, Default)]
+struct Runs(Vec<f64>);
+
+impl Runs {
+    fn add(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+
+    /// `median (least–greatest)`.
+    fn shown(&self, decimals: usize) -> String {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(least), Some(most), Some(median)) =
+            (sorted.first(), sorted.last(), sorted.get(sorted.len() / 2))
+        else {
+            return "none".to_owned();
+        };
+        format!("{median:.decimals$} ({least:.decimals$}–{most:.decimals$})")
     }
 }
 
-/// What one start of a server took.
-#[derive(Clone, Copy, Debug)]
-struct Figures {
-    /// From exec to the first answer to ApiVersions.
-    first_answer: Duration,
-    /// Resident memory once idle.
-    idle_kib: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Time from exec to the first answer, and memory when idle: our broker and Apache Kafka.
-fn start(workspace: &Workspace) -> Done {
-    let program = OurBroker::build(workspace, Profile::Release)?;
-    let classes = Kafka::fetch(workspace)?;
-    let ours = (0..OUR_RUNS).map(|_| our_start(workspace, &program)).collect::<Done<Vec<_>>>()?;
-    let kafka = (0..KAFKA_RUNS)
-        .map(|_| {
-            let scratch = workspace.scratch("kafka-start")?;
-            let (kafka, first_answer) = Kafka::start_timed(&classes, scratch.path())?;
-            let idle_kib = idle_memory(kafka.pid())?;
-            kafka.stop()?;
-            Ok(Figures { first_answer, idle_kib })
-        })
-        .collect::<Done<Vec<_>>>()?;
-    println!("\n{:<22}{:>18}{:>16}{:>8}", "", "first answer, ms", "idle, MiB", "runs");
-    for (name, figures) in [("ottla-broker", &ours), ("Apache Kafka 4.4.0", &kafka)] {
-        let answer = median(figures.iter().map(|one| one.first_answer.as_secs_f64() * 1_000.0));
-        let memory = median(figures.iter().map(|one| mebibytes(one.idle_kib)));
-        println!("{name:<22}{answer:>18.1}{memory:>16.1}{:>8}", figures.len());
+    #[test]
+    fn runs_are_shown_by_their_median_and_their_ends() {
+        assert_eq!(Runs(vec![3.0, 1.0, 2.25]).shown(1), "2.2 (1.0–3.0)");
+        assert_eq!(Runs::default().shown(0), "none");
     }
-    Ok(())
-}
 
-fn our_start(workspace: &Workspace, program: &Path) -> Done<Figures> {
-    let scratch = workspace.scratch("start")?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-    let run = Run::new(program).arg("--listen").arg(address.to_string());
-    let run = run.arg("--data").arg(scratch.path().join("data"));
-    let begin = Instant::now();
-    let mut service = run.start(&scratch.path().join("broker.log"))?;
-    wait_until_it_answers(&mut service, address, READY_LIMIT)?;
-    let first_answer = begin.elapsed();
-    let idle_kib = idle_memory(service.pid())?;
-    service.stop(READY_LIMIT)?;
-    Ok(Figures { first_answer, idle_kib })
-}
-
-fn idle_memory(pid: u32) -> Done<u64> {
-    std::thread::sleep(IDLE);
-    let status = read(Path::new(&format!("/proc/{pid}/status")))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().split(' ').next()?.parse().ok())
-        .ok_or_else(|| Stop::from("the kernel tells no resident size"))
-}
-
-fn mebibytes(kib: u64) -> f64 {
-    u32::try_from(kib).map_or(f64::INFINITY, f64::from) / 1_024.0
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    #[test]
+    fn this_process_has_used_memory_and_its_cpu_never_falls() {
+        let pid = std::process::id();
+        assert!(memory(pid).unwrap() > 0.1);
+        let before = cpu(pid).unwrap();
+        assert!(cpu(pid).unwrap() >= before);
+    }
 }

@@ -38,7 +38,8 @@ usage: cargo xtask COMMAND
   demo [--keep DIR] [--tamper drop|dup|swap]
                         a year of flights through the embedded broker, in all
                         four languages, and what must hold at the end
-  bench start           time to the first answer, and memory when idle
+  bench NAME            figures beside Apache Kafka's: start (time to the first answer),
+                        idle (memory), first-group-record, broker (CPU a record)
   ci                    all of it, with one total at the end";
 
 fn main() -> ExitCode {

@@ -10,10 +10,15 @@ use super::ours::{OurBroker, Profile};
 
 const CLIENT: &str = "confluent-kafka==2.16.1";
 
-pub(super) fn against_our_broker(workspace: &Workspace) -> Done<Count> {
+/// A Python environment that holds the client.
+pub(crate) fn environment(workspace: &Workspace) -> Done<Venv> {
     tools::need(&[&PYTHON])?;
+    Venv::kept(workspace, "confluent", &[CLIENT])
+}
+
+pub(super) fn against_our_broker(workspace: &Workspace) -> Done<Count> {
+    let venv = environment(workspace)?;
     let program = OurBroker::build(workspace, Profile::Dev)?;
-    let venv = Venv::kept(workspace, "confluent", &[CLIENT])?;
     let scratch = workspace.scratch("confluent")?;
     let broker = OurBroker::start(&program, scratch.path(), &[])?;
     let script = venv.run("python").arg(workspace.root.join("interop/confluent_smoke.py"));

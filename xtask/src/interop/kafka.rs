@@ -13,6 +13,7 @@ use super::wire;
 
 /// 16 bytes in URL-safe base64, as the format tool wants them.
 const CLUSTER_ID: &str = "b3R0bGEtaW50ZXJvcC0wMQ";
+const PROPERTIES: &str = "server.properties";
 const READY_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const LOGGING: &str = "Configuration:\n  Appenders: {Console: {name: S, \
@@ -48,20 +49,34 @@ impl Kafka {
     /// Formats a new data folder under `dir`, starts Kafka on free ports, waits until it answers.
     /// Tells too how long that took from the start of the process.
     pub(crate) fn start_timed(classes: &Path, dir: &Path) -> Done<(Self, Duration)> {
+        let address = Self::format(classes, dir)?;
+        Self::launch(classes, dir, address)
+    }
+
+    /// Formats a new data folder under `dir` for a broker that will listen on this free address.
+    pub(crate) fn format(classes: &Path, dir: &Path) -> Done<SocketAddr> {
         let (port, controller) = (free_port()?, free_port()?);
-        let properties = dir.join("server.properties");
+        let properties = dir.join(PROPERTIES);
         write(&properties, settings(dir, port, controller))?;
         write(&dir.join("log4j2.yaml"), LOGGING)?;
         let format = Run::new("java").arg("-cp").arg(classes);
         let format = format.args(["kafka.tools.StorageTool", "format", "--standalone"]);
         let format = format.args(["-t", CLUSTER_ID, "-c"]).arg(&properties);
         format.dir(dir).quiet().check()?;
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// Starts Kafka on a folder that was formatted before, for its first or a later life.
+    pub(crate) fn launch(
+        classes: &Path,
+        dir: &Path,
+        address: SocketAddr,
+    ) -> Done<(Self, Duration)> {
         let java = Run::new("java").args(["-Xmx1G", "-Xms1G", "-XX:+UseG1GC"]);
         let java = java.arg("-Dlog4j2.configurationFile=log4j2.yaml").arg("-cp").arg(classes);
-        let java = java.arg("kafka.Kafka").arg(&properties).dir(dir);
+        let java = java.arg("kafka.Kafka").arg(dir.join(PROPERTIES)).dir(dir);
         let begin = Instant::now();
         let mut service = java.start(&dir.join("kafka.log"))?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wire::wait_until_it_answers(&mut service, address, READY_LIMIT)?;
         Ok((Self { service, address }, begin.elapsed()))
     }

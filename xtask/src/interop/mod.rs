@@ -7,6 +7,7 @@ mod kcat;
 mod ours;
 mod wire;
 
+pub(crate) use confluent::environment as confluent_environment;
 pub(crate) use kafka::Kafka;
 pub(crate) use ours::{OurBroker, Profile};
 pub(crate) use wire::wait_until_it_answers;

@@ -1,0 +1,108 @@
+"""librdkafka (confluent-kafka for Python) as the load of a benchmark.
+
+Usage: SCRIPT HOST:PORT create TOPIC PARTITIONS
+       SCRIPT HOST:PORT produce TOPIC RECORDS BYTES   prints records confirmed and seconds
+       SCRIPT HOST:PORT consume TOPIC RECORDS         prints records read and seconds
+       SCRIPT HOST:PORT first TOPIC GROUPS            prints, a line a new group, ms to its first record
+"""
+
+import sys
+import time
+import uuid
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+BOOTSTRAP = sys.argv[1]
+LIMIT_S = 120
+OFFERED_AT_ONCE = 10_000
+
+
+def consumer(**options):
+    return Consumer(
+        {
+            "bootstrap.servers": BOOTSTRAP,
+            "group.id": f"bench-{uuid.uuid4()}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            # By default it waits a second wherever small records fill its queue.
+            "fetch.queue.backoff.ms": 5,
+            **options,
+        }
+    )
+
+
+def stored(topic):
+    """How many offsets of the topic have been given out, as the broker says."""
+    asking = consumer()
+    partitions = asking.list_topics(topic, timeout=LIMIT_S).topics[topic].partitions
+    ends = [asking.get_watermark_offsets(TopicPartition(topic, one), LIMIT_S) for one in partitions]
+    asking.close()
+    return sum(high for _, high in ends)
+
+
+def create(topic, partitions):
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    for future in admin.create_topics([NewTopic(topic, int(partitions), 1)]).values():
+        future.result(LIMIT_S)
+
+
+def produce(topic, records, size):
+    records, value = int(records), b"x" * int(size)
+    before = stored(topic)
+    producer = Producer(
+        {
+            "bootstrap.servers": BOOTSTRAP,
+            "acks": "all",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    begin = time.monotonic()
+    left = records
+    while left:
+        try:
+            for _ in range(min(left, OFFERED_AT_ONCE)):
+                producer.produce(topic, value)
+                left -= 1
+        except BufferError:
+            producer.poll(0.01)
+        producer.poll(0)
+    unsent = producer.flush(LIMIT_S)
+    seconds = time.monotonic() - begin
+    if unsent:
+        raise SystemExit(f"{unsent} records not delivered")
+    print(stored(topic) - before, f"{seconds:.4f}")
+
+
+def consume(topic, records):
+    records, read = int(records), 0
+    reader = consumer()
+    reader.subscribe([topic])
+    begin = time.monotonic()
+    while read < records and time.monotonic() - begin < LIMIT_S:
+        for message in reader.consume(OFFERED_AT_ONCE, 0.5):
+            if message.error():
+                raise KafkaException(message.error())
+            read += 1
+    seconds = time.monotonic() - begin
+    reader.close()
+    print(read, f"{seconds:.4f}")
+
+
+def first(topic, groups):
+    for _ in range(int(groups)):
+        begin = time.monotonic()
+        reader = consumer()
+        reader.subscribe([topic])
+        message = reader.poll(LIMIT_S)
+        if message is None or message.error():
+            raise SystemExit(f"no first record: {message and message.error()}")
+        print(f"{(time.monotonic() - begin) * 1000:.3f}")
+        reader.close()
+
+
+if __name__ == "__main__":
+    {"create": create, "produce": produce, "consume": consume, "first": first}[sys.argv[2]](
+        *sys.argv[3:]
+    )
