@@ -31,6 +31,6 @@ pub use files::{DirEntry, DiskFiles, File, Files, MemoryFiles, OpenMode, SealedB
 pub use lock::DirectoryLock;
 pub use log::{
     Appended, FlushJob, Flushed, Incoming, Log, LogReader, OpenReport, Opening, Origin, ReadRange,
-    ReplicaAppended, TimedOffset,
+    ReplicaAppended, Retention, TimedOffset,
 };
 pub use validate::{AppendRules, validate_set};

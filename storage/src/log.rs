@@ -3,6 +3,7 @@
 mod append;
 mod flush;
 mod read;
+mod retain;
 mod roll;
 mod truncate;
 
@@ -23,6 +24,7 @@ use crate::segment::{ActiveSegment, Segment};
 pub use append::{Appended, Incoming, Origin, ReplicaAppended};
 pub use flush::{FlushJob, Flushed};
 pub use read::{LogReader, ReadRange, TimedOffset};
+pub use retain::Retention;
 
 /// What is known about a log before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -234,6 +234,25 @@ impl<'a> Extent<'a> {
         Ok(*self.segment.largest_timestamp.get_or_init(|| largest))
     }
 
+    /// The largest timestamp of a batch that ends at offset `from` or later, −1 if none has one.
+    pub(crate) fn largest_timestamp_from(&self, from: i64) -> Result<i64, WalkError> {
+        let mut largest = -1;
+        self.for_headers_from(from, |batch| largest = largest.max(batch.header.max_timestamp))?;
+        Ok(largest)
+    }
+
+    /// When the newest record came: its timestamp or, where records have none, the last write to
+    /// the file. `None` where neither is known (Kafka's LogSegment.largestTimestamp).
+    pub(crate) fn newest_ms(&self) -> Result<Option<i64>, WalkError> {
+        let largest = self.largest_timestamp()?;
+        if largest >= 0 {
+            return Ok(Some(largest));
+        }
+        let Some(file) = self.segment.file.as_fd() else { return Ok(None) };
+        let found = rustix::fs::fstat(file).map_err(|error| WalkError::Io(error.into()))?;
+        Ok(Some(found.st_mtime.saturating_mul(1000)))
+    }
+
     /// The first record at or after offset `from` that is of `timestamp` or later.
     pub(crate) fn find_time(
         &self,

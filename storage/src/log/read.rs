@@ -19,7 +19,7 @@ use crate::walk::WalkError;
 /// append that was done when the call began.
 #[derive(Clone)]
 pub struct LogReader {
-    view: Arc<ArcSwap<View>>,
+    pub(super) view: Arc<ArcSwap<View>>,
     dir: Arc<Path>,
 }
 
@@ -124,16 +124,25 @@ impl LogReader {
         timestamp: i64,
         upper: i64,
     ) -> Result<Option<TimedOffset>, ReadError> {
-        self.with_view(|view| view.find_time(timestamp, upper))
+        self.from_start(|view| view.find_time(timestamp, upper))
     }
 
     /// The record with the largest timestamp, below the offset `upper`; of several the first.
     /// `None` in a log without records or timestamps (KIP-734).
     pub fn max_timestamp(&self, upper: i64) -> Result<Option<TimedOffset>, ReadError> {
-        self.with_view(|view| {
+        self.from_start(|view| {
             let mut largest = -1;
-            for (segment, extent) in view.extents_from(0) {
-                largest = largest.max(extent.largest_timestamp().map_err(in_segment(segment))?);
+            for (index, (segment, extent)) in (0..).zip(view.extents_from(0)) {
+                if view.segment_end(index) <= view.log_start {
+                    continue;
+                }
+                // What lies below the log start no longer counts.
+                let of_segment = if segment.base < view.log_start {
+                    extent.largest_timestamp_from(view.log_start)
+                } else {
+                    extent.largest_timestamp()
+                };
+                largest = largest.max(of_segment.map_err(in_segment(segment))?);
             }
             if largest < 0 { Ok(None) } else { view.find_time(largest, upper) }
         })
@@ -169,8 +178,22 @@ impl LogReader {
         end_of_epoch(&view.epochs, epoch, view.log_end)
     }
 
+    /// Runs a search by time; once more if the log start passed what it found. An answer below the
+    /// log start would send a consumer into a loop.
+    fn from_start(
+        &self,
+        search: impl Fn(&View) -> Result<Option<TimedOffset>, SegmentError>,
+    ) -> Result<Option<TimedOffset>, ReadError> {
+        loop {
+            let found = self.with_view(&search)?;
+            if found.is_none_or(|found| found.offset >= self.log_start()) {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Runs a search; once more if what it searched was truncated meanwhile.
-    fn with_view<T>(
+    pub(super) fn with_view<T>(
         &self,
         search: impl Fn(&View) -> Result<T, SegmentError>,
     ) -> Result<T, ReadError> {
@@ -190,12 +213,12 @@ impl LogReader {
 }
 
 /// A search that failed, and where.
-struct SegmentError {
+pub(super) struct SegmentError {
     segment: Arc<Segment>,
     error: WalkError,
 }
 
-fn in_segment(segment: &Arc<Segment>) -> impl FnOnce(WalkError) -> SegmentError {
+pub(super) fn in_segment(segment: &Arc<Segment>) -> impl FnOnce(WalkError) -> SegmentError {
     let segment = Arc::clone(segment);
     move |error| SegmentError { segment, error }
 }
@@ -207,12 +230,15 @@ impl View {
     }
 
     /// Offset after the last batch of a segment, or a little more where compaction took the end.
-    fn segment_end(&self, index: usize) -> i64 {
+    pub(super) fn segment_end(&self, index: usize) -> i64 {
         self.segments.get(index + 1).map_or(self.log_end, |next| next.base)
     }
 
     /// The segments from the one of an index on, as far as this view sees them.
-    fn extents_from(&self, index: usize) -> impl Iterator<Item = (&Arc<Segment>, Extent<'_>)> {
+    pub(super) fn extents_from(
+        &self,
+        index: usize,
+    ) -> impl Iterator<Item = (&Arc<Segment>, Extent<'_>)> {
         self.segments.iter().skip(index).map(|segment| {
             let extent = if Arc::ptr_eq(segment, &self.active) {
                 segment.up_to(self.active_size, self.active_largest)
@@ -268,9 +294,12 @@ impl View {
 
     fn find_time(&self, timestamp: i64, upper: i64) -> Result<Option<TimedOffset>, SegmentError> {
         let upper = upper.min(self.log_end);
-        for (segment, extent) in self.extents_from(0) {
+        for (index, (segment, extent)) in (0..).zip(self.extents_from(0)) {
             if segment.base >= upper {
                 break;
+            }
+            if self.segment_end(index) <= self.log_start {
+                continue;
             }
             if extent.largest_timestamp().map_err(in_segment(segment))? < timestamp {
                 continue;
