@@ -16,19 +16,58 @@ macro_rules! every_message {
     ($visit:ident) => {
         $visit! {
         AbortTransactionRecord,
+        AccessControlEntryRecord,
+        AlterConfigsRequest,
+        AlterConfigsResponse,
         ApiVersionsRequest,
         ApiVersionsResponse,
         BeginTransactionRecord,
         BrokerRegistrationChangeRecord,
+        ClearElrRecord,
+        ClientQuotaRecord,
         ConfigRecord,
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupCurrentMemberAssignmentValue,
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupMemberMetadataValue,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupMetadataValue,
+        ConsumerGroupPartitionMetadataKey,
+        ConsumerGroupPartitionMetadataValue,
+        ConsumerGroupRegularExpressionKey,
+        ConsumerGroupRegularExpressionValue,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupTargetAssignmentMemberValue,
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataValue,
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
         CreateTopicsRequest,
         CreateTopicsResponse,
+        DelegationTokenRecord,
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
         DeleteTopicsRequest,
         DeleteTopicsResponse,
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        DescribeConfigsRequest,
+        DescribeConfigsResponse,
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
         EndTransactionRecord,
         FeatureLevelRecord,
+        FenceBrokerRecord,
         FetchRequest,
         FetchResponse,
         FindCoordinatorRequest,
@@ -37,6 +76,8 @@ macro_rules! every_message {
         GroupMetadataValue,
         HeartbeatRequest,
         HeartbeatResponse,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
         InitProducerIdRequest,
         InitProducerIdResponse,
         JoinGroupRequest,
@@ -45,6 +86,12 @@ macro_rules! every_message {
         LeaderChangeMessage,
         LeaveGroupRequest,
         LeaveGroupResponse,
+        LegacyOffsetCommitKey,
+        LegacyOffsetCommitValue,
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+        ListGroupsRequest,
+        ListGroupsResponse,
         ListOffsetsRequest,
         ListOffsetsResponse,
         MetadataRequest,
@@ -54,8 +101,12 @@ macro_rules! every_message {
         OffsetCommitResponse,
         OffsetCommitKey,
         OffsetCommitValue,
+        OffsetDeleteRequest,
+        OffsetDeleteResponse,
         OffsetFetchRequest,
         OffsetFetchResponse,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
         PartitionChangeRecord,
         PartitionRecord,
         ProduceRequest,
@@ -65,14 +116,45 @@ macro_rules! every_message {
         QuorumStateData,
         RegisterBrokerRecord,
         RegisterControllerRecord,
+        RemoveAccessControlEntryRecord,
+        RemoveDelegationTokenRecord,
         RemoveTopicRecord,
+        RemoveUserScramCredentialRecord,
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupCurrentMemberAssignmentValue,
+        ShareGroupMemberMetadataKey,
+        ShareGroupMemberMetadataValue,
+        ShareGroupMetadataKey,
+        ShareGroupMetadataValue,
+        ShareGroupStatePartitionMetadataKey,
+        ShareGroupStatePartitionMetadataValue,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupTargetAssignmentMemberValue,
+        ShareGroupTargetAssignmentMetadataKey,
+        ShareGroupTargetAssignmentMetadataValue,
         SnapshotFooterRecord,
         SnapshotHeaderRecord,
+        StreamsGroupCurrentMemberAssignmentKey,
+        StreamsGroupCurrentMemberAssignmentValue,
+        StreamsGroupMemberMetadataKey,
+        StreamsGroupMemberMetadataValue,
+        StreamsGroupMetadataKey,
+        StreamsGroupMetadataValue,
+        StreamsGroupTargetAssignmentMemberKey,
+        StreamsGroupTargetAssignmentMemberValue,
+        StreamsGroupTargetAssignmentMetadataKey,
+        StreamsGroupTargetAssignmentMetadataValue,
+        StreamsGroupTopologyKey,
+        StreamsGroupTopologyValue,
         SyncGroupRequest,
         SyncGroupResponse,
         TopicRecord,
+        UnfenceBrokerRecord,
         UnregisterBrokerRecord,
+        UnregisterControllerRecord,
+        UserScramCredentialRecord,
         VotersRecord,
+        ZkMigrationStateRecord,
         }
     };
 }
@@ -82,6 +164,69 @@ impl Sample for AbortTransactionRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.reason = if n.flip() { None } else { Some(n.string()) };
+        sample
+    }
+}
+
+impl Sample for AccessControlEntryRecord<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.id = n.uuid();
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
+        sample.pattern_type = n.int8();
+        sample.principal = n.string();
+        sample.host = n.string();
+        sample.operation = n.int8();
+        sample.permission_type = n.int8();
+        sample
+    }
+}
+
+impl Sample for AlterConfigsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resources = n.array(|n| Sample::sample(version, n));
+        sample.validate_only = n.flip();
+        sample
+    }
+}
+
+impl Sample for alter_configs_request::AlterConfigsResource<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
+        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for alter_configs_request::AlterableConfig<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample
+    }
+}
+
+impl Sample for AlterConfigsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.responses = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for alter_configs_response::AlterConfigsResourceResponse<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
         sample
     }
 }
@@ -186,6 +331,34 @@ impl Sample for BrokerRegistrationChangeRecord {
     }
 }
 
+impl Sample for ClearElrRecord<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_name = n.string();
+        sample
+    }
+}
+
+impl Sample for ClientQuotaRecord<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.entity = n.array(|n| Sample::sample(version, n));
+        sample.key = n.string();
+        sample.value = f64::from(n.int32());
+        sample.remove = n.flip();
+        sample
+    }
+}
+
+impl Sample for client_quota_record::EntityData<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.entity_type = n.string();
+        sample.entity_name = if n.flip() { None } else { Some(n.string()) };
+        sample
+    }
+}
+
 impl Sample for ConfigRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
@@ -193,6 +366,196 @@ impl Sample for ConfigRecord<'static> {
         sample.resource_name = n.string();
         sample.name = n.string();
         sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupCurrentMemberAssignmentKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupCurrentMemberAssignmentValue {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.member_epoch = n.int32();
+        sample.previous_member_epoch = n.int32();
+        sample.state = n.int8();
+        sample.assigned_partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions_pending_revocation = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for consumer_group_current_member_assignment_value::TopicPartitions {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.partitions = n.array(Numbers::int32);
+        sample.assignment_epochs = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupMemberMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupMemberMetadataValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.instance_id = if n.flip() { None } else { Some(n.string()) };
+        sample.rack_id = if n.flip() { None } else { Some(n.string()) };
+        sample.client_id = n.string();
+        sample.client_host = n.string();
+        sample.subscribed_topic_names = n.array(Numbers::string);
+        sample.subscribed_topic_regex = if n.flip() { None } else { Some(n.string()) };
+        sample.rebalance_timeout_ms = n.int32();
+        sample.server_assignor = if n.flip() { None } else { Some(n.string()) };
+        sample.classic_member_metadata =
+            if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample
+    }
+}
+
+impl Sample for consumer_group_member_metadata_value::ClassicMemberMetadata<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.session_timeout_ms = n.int32();
+        sample.supported_protocols = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for consumer_group_member_metadata_value::ClassicProtocol<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.metadata = n.bytes();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupMetadataValue {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.epoch = n.int32();
+        sample.metadata_hash = n.int64();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupPartitionMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupPartitionMetadataValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for consumer_group_partition_metadata_value::TopicMetadata<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.topic_name = n.string();
+        sample.num_partitions = n.int32();
+        sample.partition_metadata = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for consumer_group_partition_metadata_value::PartitionMetadata<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition = n.int32();
+        sample.racks = n.array(Numbers::string);
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupRegularExpressionKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.regular_expression = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupRegularExpressionValue<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = n.array(Numbers::string);
+        sample.version = n.int64();
+        sample.timestamp = n.int64();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupTargetAssignmentMemberKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupTargetAssignmentMemberValue {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for consumer_group_target_assignment_member_value::TopicPartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupTargetAssignmentMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ConsumerGroupTargetAssignmentMetadataValue {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.assignment_epoch = n.int32();
+        sample.assignment_timestamp = n.int64();
         sample
     }
 }
@@ -238,6 +601,54 @@ impl Sample for consumer_protocol_subscription::TopicPartition<'static> {
         let mut sample = Self::default();
         sample.topic = n.string();
         sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for CreatePartitionsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.timeout_ms = n.int32();
+        sample.validate_only = n.flip();
+        sample
+    }
+}
+
+impl Sample for create_partitions_request::CreatePartitionsTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.count = n.int32();
+        sample.assignments =
+            if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample
+    }
+}
+
+impl Sample for create_partitions_request::CreatePartitionsAssignment {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.broker_ids = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for CreatePartitionsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.results = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for create_partitions_response::CreatePartitionsTopicResult<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.error_code = ErrorCode(n.int16());
+        sample.error_message = if n.flip() { None } else { Some(n.string()) };
         sample
     }
 }
@@ -329,6 +740,104 @@ impl Sample for create_topics_response::CreatableTopicConfigs<'static> {
     }
 }
 
+impl Sample for DelegationTokenRecord<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.owner = n.string();
+        sample.requester = n.string();
+        sample.renewers = n.array(Numbers::string);
+        sample.issue_timestamp = n.int64();
+        sample.max_timestamp = n.int64();
+        sample.expiration_timestamp = n.int64();
+        sample.token_id = n.string();
+        sample
+    }
+}
+
+impl Sample for DeleteGroupsRequest<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.groups_names = n.array(Numbers::string);
+        sample
+    }
+}
+
+impl Sample for DeleteGroupsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.results = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for delete_groups_response::DeletableGroupResult<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.error_code = ErrorCode(n.int16());
+        if version >= 3 {
+            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        }
+        sample
+    }
+}
+
+impl Sample for DeleteRecordsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.timeout_ms = n.int32();
+        sample
+    }
+}
+
+impl Sample for delete_records_request::DeleteRecordsTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for delete_records_request::DeleteRecordsPartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition_index = n.int32();
+        sample.offset = n.int64();
+        sample
+    }
+}
+
+impl Sample for DeleteRecordsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for delete_records_response::DeleteRecordsTopicResult<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for delete_records_response::DeleteRecordsPartitionResult {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition_index = n.int32();
+        sample.low_watermark = n.int64();
+        sample.error_code = ErrorCode(n.int16());
+        sample
+    }
+}
+
 impl Sample for DeleteTopicsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
@@ -376,6 +885,382 @@ impl Sample for delete_topics_response::DeletableTopicResult<'static> {
     }
 }
 
+impl Sample for DescribeClusterRequest {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.include_cluster_authorized_operations = n.flip();
+        if version >= 1 {
+            sample.endpoint_type = n.int8();
+        }
+        if version >= 2 {
+            sample.include_fenced_brokers = n.flip();
+        }
+        sample
+    }
+}
+
+impl Sample for DescribeClusterResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.error_code = ErrorCode(n.int16());
+        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        if version >= 1 {
+            sample.endpoint_type = n.int8();
+        }
+        sample.cluster_id = n.string();
+        sample.controller_id = n.int32();
+        sample.brokers = n.array(|n| Sample::sample(version, n));
+        sample.cluster_authorized_operations = n.int32();
+        sample
+    }
+}
+
+impl Sample for describe_cluster_response::DescribeClusterBroker<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.broker_id = n.int32();
+        sample.host = n.string();
+        sample.port = n.int32();
+        sample.rack = if n.flip() { None } else { Some(n.string()) };
+        if version >= 2 {
+            sample.is_fenced = n.flip();
+        }
+        sample
+    }
+}
+
+impl Sample for DescribeConfigsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resources = n.array(|n| Sample::sample(version, n));
+        sample.include_synonyms = n.flip();
+        if version >= 3 {
+            sample.include_documentation = n.flip();
+        }
+        sample
+    }
+}
+
+impl Sample for describe_configs_request::DescribeConfigsResource<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
+        sample.configuration_keys = if n.flip() { None } else { Some(n.array(Numbers::string)) };
+        sample
+    }
+}
+
+impl Sample for DescribeConfigsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.results = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_configs_response::DescribeConfigsResult<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
+        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_configs_response::DescribeConfigsResourceResult<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample.read_only = n.flip();
+        sample.config_source = n.int8();
+        sample.is_sensitive = n.flip();
+        sample.synonyms = n.array(|n| Sample::sample(version, n));
+        if version >= 3 {
+            sample.config_type = n.int8();
+        }
+        if version >= 3 {
+            sample.documentation = if n.flip() { None } else { Some(n.string()) };
+        }
+        sample
+    }
+}
+
+impl Sample for describe_configs_response::DescribeConfigsSynonym<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample.source = n.int8();
+        sample
+    }
+}
+
+impl Sample for DescribeGroupsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.groups = n.array(Numbers::string);
+        if version >= 3 {
+            sample.include_authorized_operations = n.flip();
+        }
+        sample
+    }
+}
+
+impl Sample for DescribeGroupsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        if version >= 1 {
+            sample.throttle_time_ms = n.int32();
+        }
+        sample.groups = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_groups_response::DescribedGroup<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        if version >= 6 {
+            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        }
+        sample.group_id = n.string();
+        sample.group_state = n.string();
+        sample.protocol_type = n.string();
+        sample.protocol_data = n.string();
+        sample.members = n.array(|n| Sample::sample(version, n));
+        if version >= 3 {
+            sample.authorized_operations = n.int32();
+        }
+        sample
+    }
+}
+
+impl Sample for describe_groups_response::DescribedGroupMember<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.member_id = n.string();
+        if version >= 4 {
+            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+        }
+        sample.client_id = n.string();
+        sample.client_host = n.string();
+        sample.member_metadata = n.bytes();
+        sample.member_assignment = n.bytes();
+        sample
+    }
+}
+
+impl Sample for DescribeLogDirsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample
+    }
+}
+
+impl Sample for describe_log_dirs_request::DescribableLogDirTopic<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic = n.string();
+        sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for DescribeLogDirsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        if version >= 3 {
+            sample.error_code = ErrorCode(n.int16());
+        }
+        sample.results = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_log_dirs_response::DescribeLogDirsResult<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.log_dir = n.string();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        if version >= 4 {
+            sample.total_bytes = n.int64();
+        }
+        if version >= 4 {
+            sample.usable_bytes = n.int64();
+        }
+        if version >= 5 {
+            sample.is_cordoned = n.flip();
+        }
+        sample
+    }
+}
+
+impl Sample for describe_log_dirs_response::DescribeLogDirsTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_log_dirs_response::DescribeLogDirsPartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition_index = n.int32();
+        sample.partition_size = n.int64();
+        sample.offset_lag = n.int64();
+        sample.is_future_key = n.flip();
+        sample
+    }
+}
+
+impl Sample for DescribeProducersRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_producers_request::TopicRequest<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partition_indexes = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for DescribeProducersResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_producers_response::TopicResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_producers_response::PartitionResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition_index = n.int32();
+        sample.error_code = ErrorCode(n.int16());
+        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.active_producers = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for describe_producers_response::ProducerState {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.producer_id = n.int64();
+        sample.producer_epoch = n.int32();
+        sample.last_sequence = n.int32();
+        sample.last_timestamp = n.int64();
+        sample.coordinator_epoch = n.int32();
+        sample.current_txn_start_offset = n.int64();
+        sample
+    }
+}
+
+impl Sample for DescribeTopicPartitionsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.response_partition_limit = n.int32();
+        sample.cursor = if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample
+    }
+}
+
+impl Sample for describe_topic_partitions_request::TopicRequest<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample
+    }
+}
+
+impl Sample for describe_topic_partitions_request::Cursor<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_name = n.string();
+        sample.partition_index = n.int32();
+        sample
+    }
+}
+
+impl Sample for DescribeTopicPartitionsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.next_cursor = if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample
+    }
+}
+
+impl Sample for describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.name = if n.flip() { None } else { Some(n.string()) };
+        sample.topic_id = n.uuid();
+        sample.is_internal = n.flip();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.topic_authorized_operations = n.int32();
+        sample
+    }
+}
+
+impl Sample for describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.partition_index = n.int32();
+        sample.leader_id = n.int32();
+        sample.leader_epoch = n.int32();
+        sample.replica_nodes = n.array(Numbers::int32);
+        sample.isr_nodes = n.array(Numbers::int32);
+        sample.eligible_leader_replicas =
+            if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample.last_known_elr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample.offline_replicas = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for describe_topic_partitions_response::Cursor<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_name = n.string();
+        sample.partition_index = n.int32();
+        sample
+    }
+}
+
 impl Sample for EndTransactionRecord {
     fn sample(_version: i16, _n: &mut Numbers) -> Self {
         Self::default()
@@ -387,6 +1272,15 @@ impl Sample for FeatureLevelRecord<'static> {
         let mut sample = Self::default();
         sample.name = n.string();
         sample.feature_level = n.int16();
+        sample
+    }
+}
+
+impl Sample for FenceBrokerRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.id = n.int32();
+        sample.epoch = n.int64();
         sample
     }
 }
@@ -717,6 +1611,55 @@ impl Sample for HeartbeatResponse {
     }
 }
 
+impl Sample for IncrementalAlterConfigsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resources = n.array(|n| Sample::sample(version, n));
+        sample.validate_only = n.flip();
+        sample
+    }
+}
+
+impl Sample for incremental_alter_configs_request::AlterConfigsResource<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
+        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for incremental_alter_configs_request::AlterableConfig<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.config_operation = n.int8();
+        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample
+    }
+}
+
+impl Sample for IncrementalAlterConfigsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.responses = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for incremental_alter_configs_response::AlterConfigsResourceResponse<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.resource_type = n.int8();
+        sample.resource_name = n.string();
+        sample
+    }
+}
+
 impl Sample for InitProducerIdRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
@@ -884,6 +1827,97 @@ impl Sample for leave_group_response::MemberResponse<'static> {
         sample.member_id = n.string();
         sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
         sample.error_code = ErrorCode(n.int16());
+        sample
+    }
+}
+
+impl Sample for LegacyOffsetCommitKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group = n.string();
+        sample.topic = n.string();
+        sample.partition = n.int32();
+        sample
+    }
+}
+
+impl Sample for LegacyOffsetCommitValue<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.offset = n.int64();
+        sample.metadata = n.string();
+        sample.commit_timestamp = n.int64();
+        sample
+    }
+}
+
+impl Sample for ListConfigResourcesRequest {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        if version >= 1 {
+            sample.resource_types = n.array(Numbers::int8);
+        }
+        sample
+    }
+}
+
+impl Sample for ListConfigResourcesResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.error_code = ErrorCode(n.int16());
+        sample.config_resources = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for list_config_resources_response::ConfigResource<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.resource_name = n.string();
+        if version >= 1 {
+            sample.resource_type = n.int8();
+        }
+        sample
+    }
+}
+
+impl Sample for ListGroupsRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        if version >= 4 {
+            sample.states_filter = n.array(Numbers::string);
+        }
+        if version >= 5 {
+            sample.types_filter = n.array(Numbers::string);
+        }
+        sample
+    }
+}
+
+impl Sample for ListGroupsResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        if version >= 1 {
+            sample.throttle_time_ms = n.int32();
+        }
+        sample.error_code = ErrorCode(n.int16());
+        sample.groups = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for list_groups_response::ListedGroup<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.protocol_type = n.string();
+        if version >= 4 {
+            sample.group_state = n.string();
+        }
+        if version >= 5 {
+            sample.group_type = n.string();
+        }
         sample
     }
 }
@@ -1177,6 +2211,60 @@ impl Sample for OffsetCommitValue<'static> {
     }
 }
 
+impl Sample for OffsetDeleteRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_delete_request::OffsetDeleteRequestTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_delete_request::OffsetDeleteRequestPartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition_index = n.int32();
+        sample
+    }
+}
+
+impl Sample for OffsetDeleteResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.throttle_time_ms = n.int32();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_delete_response::OffsetDeleteResponseTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_delete_response::OffsetDeleteResponsePartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition_index = n.int32();
+        sample.error_code = ErrorCode(n.int16());
+        sample
+    }
+}
+
 impl Sample for OffsetFetchRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
@@ -1312,6 +2400,65 @@ impl Sample for offset_fetch_response::OffsetFetchResponsePartitions<'static> {
         sample.committed_leader_epoch = n.int32();
         sample.metadata = if n.flip() { None } else { Some(n.string()) };
         sample.error_code = ErrorCode(n.int16());
+        sample
+    }
+}
+
+impl Sample for OffsetForLeaderEpochRequest<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        if version >= 3 {
+            sample.replica_id = n.int32();
+        }
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_for_leader_epoch_request::OffsetForLeaderTopic<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_for_leader_epoch_request::OffsetForLeaderPartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.partition = n.int32();
+        sample.current_leader_epoch = n.int32();
+        sample.leader_epoch = n.int32();
+        sample
+    }
+}
+
+impl Sample for OffsetForLeaderEpochResponse<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.throttle_time_ms = n.int32();
+        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_for_leader_epoch_response::OffsetForLeaderTopicResult<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic = n.string();
+        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for offset_for_leader_epoch_response::EpochEndOffset {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.error_code = ErrorCode(n.int16());
+        sample.partition = n.int32();
+        sample.leader_epoch = n.int32();
+        sample.end_offset = n.int64();
         sample
     }
 }
@@ -1625,10 +2772,181 @@ impl Sample for register_controller_record::ControllerFeature<'static> {
     }
 }
 
+impl Sample for RemoveAccessControlEntryRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.id = n.uuid();
+        sample
+    }
+}
+
+impl Sample for RemoveDelegationTokenRecord<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.token_id = n.string();
+        sample
+    }
+}
+
 impl Sample for RemoveTopicRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.topic_id = n.uuid();
+        sample
+    }
+}
+
+impl Sample for RemoveUserScramCredentialRecord<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.mechanism = n.int8();
+        sample
+    }
+}
+
+impl Sample for ShareGroupCurrentMemberAssignmentKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupCurrentMemberAssignmentValue {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.member_epoch = n.int32();
+        sample.previous_member_epoch = n.int32();
+        sample.state = n.int8();
+        sample.assigned_partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for share_group_current_member_assignment_value::TopicPartitions {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for ShareGroupMemberMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupMemberMetadataValue<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.rack_id = if n.flip() { None } else { Some(n.string()) };
+        sample.client_id = n.string();
+        sample.client_host = n.string();
+        sample.subscribed_topic_names = n.array(Numbers::string);
+        sample
+    }
+}
+
+impl Sample for ShareGroupMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupMetadataValue {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.epoch = n.int32();
+        sample.metadata_hash = n.int64();
+        sample
+    }
+}
+
+impl Sample for ShareGroupStatePartitionMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupStatePartitionMetadataValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.initializing_topics = n.array(|n| Sample::sample(version, n));
+        sample.initialized_topics = n.array(|n| Sample::sample(version, n));
+        sample.deleting_topics = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for share_group_state_partition_metadata_value::TopicPartitionsInfo<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.topic_name = n.string();
+        sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for share_group_state_partition_metadata_value::TopicInfo<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.topic_name = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupTargetAssignmentMemberKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupTargetAssignmentMemberValue {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_partitions = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for share_group_target_assignment_member_value::TopicPartition {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.topic_id = n.uuid();
+        sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for ShareGroupTargetAssignmentMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for ShareGroupTargetAssignmentMetadataValue {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.assignment_epoch = n.int32();
+        sample.assignment_timestamp = n.int64();
         sample
     }
 }
@@ -1646,6 +2964,221 @@ impl Sample for SnapshotHeaderRecord {
         let mut sample = Self::default();
         sample.version = n.int16();
         sample.last_contained_log_timestamp = n.int64();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupCurrentMemberAssignmentKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupCurrentMemberAssignmentValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.member_epoch = n.int32();
+        sample.previous_member_epoch = n.int32();
+        sample.state = n.int8();
+        sample.active_tasks = n.array(|n| Sample::sample(version, n));
+        sample.standby_tasks = n.array(|n| Sample::sample(version, n));
+        sample.warmup_tasks = n.array(|n| Sample::sample(version, n));
+        sample.active_tasks_pending_revocation = n.array(|n| Sample::sample(version, n));
+        sample.standby_tasks_pending_revocation = n.array(|n| Sample::sample(version, n));
+        sample.warmup_tasks_pending_revocation = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for streams_group_current_member_assignment_value::TaskIds<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.subtopology_id = n.string();
+        sample.partitions = n.array(Numbers::int32);
+        sample.assignment_epochs = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample
+    }
+}
+
+impl Sample for StreamsGroupMemberMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupMemberMetadataValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.instance_id = if n.flip() { None } else { Some(n.string()) };
+        sample.rack_id = if n.flip() { None } else { Some(n.string()) };
+        sample.client_id = n.string();
+        sample.client_host = n.string();
+        sample.rebalance_timeout_ms = n.int32();
+        sample.topology_epoch = n.int32();
+        sample.process_id = n.string();
+        sample.user_endpoint = if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample.client_tags = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for streams_group_member_metadata_value::Endpoint<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.host = n.string();
+        sample.port = n.int16().cast_unsigned();
+        sample
+    }
+}
+
+impl Sample for streams_group_member_metadata_value::KeyValue<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.key = n.string();
+        sample.value = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupMetadataValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.epoch = n.int32();
+        sample.metadata_hash = n.int64();
+        sample.validated_topology_epoch = n.int32();
+        sample.last_assignment_configs =
+            if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample.stored_description_topology_epoch = n.int32();
+        sample.failed_description_topology_epoch = n.int32();
+        sample
+    }
+}
+
+impl Sample for streams_group_metadata_value::LastAssignmentConfig<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.key = n.string();
+        sample.value = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupTargetAssignmentMemberKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample.member_id = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupTargetAssignmentMemberValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.active_tasks = n.array(|n| Sample::sample(version, n));
+        sample.standby_tasks = n.array(|n| Sample::sample(version, n));
+        sample.warmup_tasks = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for streams_group_target_assignment_member_value::TaskIds<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.subtopology_id = n.string();
+        sample.partitions = n.array(Numbers::int32);
+        sample
+    }
+}
+
+impl Sample for StreamsGroupTargetAssignmentMetadataKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupTargetAssignmentMetadataValue {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.assignment_epoch = n.int32();
+        sample.assignment_timestamp = n.int64();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupTopologyKey<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.group_id = n.string();
+        sample
+    }
+}
+
+impl Sample for StreamsGroupTopologyValue<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.epoch = n.int32();
+        sample.subtopologies = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for streams_group_topology_value::Subtopology<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.subtopology_id = n.string();
+        sample.source_topics = n.array(Numbers::string);
+        sample.source_topic_regex = n.array(Numbers::string);
+        sample.state_changelog_topics = n.array(|n| Sample::sample(version, n));
+        sample.repartition_sink_topics = n.array(Numbers::string);
+        sample.repartition_source_topics = n.array(|n| Sample::sample(version, n));
+        sample.copartition_groups = n.array(|n| Sample::sample(version, n));
+        sample
+    }
+}
+
+impl Sample for streams_group_topology_value::CopartitionGroup {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.source_topics = n.array(Numbers::int16);
+        sample.source_topic_regex = n.array(Numbers::int16);
+        sample.repartition_source_topics = n.array(Numbers::int16);
+        sample
+    }
+}
+
+impl Sample for streams_group_topology_value::TopicConfig<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.key = n.string();
+        sample.value = n.string();
+        sample
+    }
+}
+
+impl Sample for streams_group_topology_value::TopicInfo<'static> {
+    fn sample(version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.partitions = n.int32();
+        sample.replication_factor = n.int16();
+        sample.topic_configs = n.array(|n| Sample::sample(version, n));
         sample
     }
 }
@@ -1706,11 +3239,41 @@ impl Sample for TopicRecord<'static> {
     }
 }
 
+impl Sample for UnfenceBrokerRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.id = n.int32();
+        sample.epoch = n.int64();
+        sample
+    }
+}
+
 impl Sample for UnregisterBrokerRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         sample.broker_id = n.int32();
         sample.broker_epoch = n.int64();
+        sample
+    }
+}
+
+impl Sample for UnregisterControllerRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.controller_id = n.int32();
+        sample
+    }
+}
+
+impl Sample for UserScramCredentialRecord<'static> {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.name = n.string();
+        sample.mechanism = n.int8();
+        sample.salt = n.bytes();
+        sample.stored_key = n.bytes();
+        sample.server_key = n.bytes();
+        sample.iterations = n.int32();
         sample
     }
 }
@@ -1750,6 +3313,14 @@ impl Sample for voters_record::KRaftVersionFeature {
         let mut sample = Self::default();
         sample.min_supported_version = n.int16();
         sample.max_supported_version = n.int16();
+        sample
+    }
+}
+
+impl Sample for ZkMigrationStateRecord {
+    fn sample(_version: i16, n: &mut Numbers) -> Self {
+        let mut sample = Self::default();
+        sample.zk_migration_state = n.int8();
         sample
     }
 }

@@ -44,7 +44,12 @@ fn requests_have_the_bytes_of_another_codec() {
         ProduceRequest FetchRequest ListOffsetsRequest MetadataRequest OffsetCommitRequest
         OffsetFetchRequest FindCoordinatorRequest JoinGroupRequest HeartbeatRequest
         LeaveGroupRequest SyncGroupRequest ApiVersionsRequest CreateTopicsRequest
-        DeleteTopicsRequest InitProducerIdRequest
+        DeleteTopicsRequest InitProducerIdRequest DescribeGroupsRequest ListGroupsRequest
+        DeleteRecordsRequest OffsetForLeaderEpochRequest
+        DescribeConfigsRequest AlterConfigsRequest DescribeLogDirsRequest CreatePartitionsRequest
+        DeleteGroupsRequest IncrementalAlterConfigsRequest OffsetDeleteRequest
+        DescribeClusterRequest DescribeProducersRequest ListConfigResourcesRequest
+        DescribeTopicPartitionsRequest
     );
 }
 
@@ -55,6 +60,11 @@ fn responses_have_the_bytes_of_another_codec() {
         OffsetFetchResponse FindCoordinatorResponse JoinGroupResponse HeartbeatResponse
         LeaveGroupResponse SyncGroupResponse ApiVersionsResponse CreateTopicsResponse
         DeleteTopicsResponse InitProducerIdResponse
+        DescribeGroupsResponse ListGroupsResponse DeleteRecordsResponse
+        OffsetForLeaderEpochResponse DescribeConfigsResponse AlterConfigsResponse
+        DescribeLogDirsResponse CreatePartitionsResponse DeleteGroupsResponse
+        IncrementalAlterConfigsResponse OffsetDeleteResponse DescribeClusterResponse
+        DescribeProducersResponse ListConfigResourcesResponse DescribeTopicPartitionsResponse
     );
 }
 
