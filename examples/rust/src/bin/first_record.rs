@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ottla::{Consumer, Options};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
