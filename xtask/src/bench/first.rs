@@ -12,12 +12,13 @@ const WARM_UP: u32 = 5;
 
 pub(super) fn run(workspace: &Workspace) -> Done {
     let load = Load::new(workspace)?;
+    let programs = Program::both(workspace)?;
     let build = ["--release", "--package", "ottla-examples", "--bin", "first_record"];
     workspace.cargo("build").args(build).check()?;
     let ours = workspace.target.join("release/first_record");
     println!("\na new group's first record, ms: median (least–greatest) of {GROUPS} groups");
     println!("{:<22}{:>28}{:>28}", "", "our client", "librdkafka");
-    for program in Program::both(workspace)? {
+    for program in programs {
         let home = Home::new(workspace, &program)?;
         let (server, _) = home.start()?;
         let address = server.address();

@@ -15,9 +15,10 @@ const RECORD_BYTES: u32 = 100;
 
 pub(super) fn run(workspace: &Workspace) -> Done {
     let load = Load::new(workspace)?;
+    let programs = Program::both(workspace)?;
     println!("\nmemory (PSS) after 10 s without work, MiB");
     println!("{:<22}{:>10}{:>44}", "", "fresh", "10⁶ records written and read, 100 B");
-    for program in Program::both(workspace)? {
+    for program in programs {
         let home = Home::new(workspace, &program)?;
         let (server, _) = home.start()?;
         std::thread::sleep(IDLE);

@@ -15,9 +15,10 @@ const RECORD_BYTES: u32 = 1_024;
 
 pub(super) fn run(workspace: &Workspace) -> Done {
     let load = Load::new(workspace)?;
+    let programs = Program::both(workspace)?;
     println!("\nexec to the first answer to ApiVersions, ms: median (least–greatest)");
     println!("{:<22}{:>28}{:>36}", "", "empty folder", "100 partitions and 1 GiB");
-    for program in Program::both(workspace)? {
+    for program in programs {
         let runs = if matches!(program, Program::Ours(_)) { OUR_RUNS } else { KAFKA_RUNS };
         let mut fresh = Runs::default();
         for _ in 0..runs {
