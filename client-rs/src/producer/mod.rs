@@ -16,6 +16,7 @@ pub use self::room::Room;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::process::Process;
 use crate::record::Record;
 use crate::state::accumulator::batch::Manners;
 use crate::state::accumulator::memory::Chunk;
@@ -30,7 +31,8 @@ use crate::state::wake::Wake;
 ///
 /// A handle: clones are the same producer, and any thread may use them. Made by [`Producer::new`]
 /// without touching the network; the first record connects. Dropped with records on their way, it
-/// gives these up: call [`Producer::close`].
+/// gives these up: call [`Producer::close`]. In a child of a fork it is dead: calls fail with
+/// `Forked`.
 #[derive(Clone)]
 pub struct Producer {
     inner: Arc<Inner>,
@@ -42,11 +44,15 @@ struct Inner {
     /// The machine's, once it is started.
     client: OnceLock<ClientHandle>,
     starting: Mutex<()>,
+    process: Process,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.client.get().is_some() {
+        if !self.process.is_current() {
+            // Left as it is: its locks may be held for ever.
+            std::mem::forget(Arc::clone(&self.face));
+        } else if self.client.get().is_some() {
             self.face.refuse(None);
             self.face.command(|commands| commands.close_by = Some(clock::now()));
         }
@@ -83,9 +89,10 @@ impl Producer {
     /// `InvalidOption` if an option is missing, or two contradict each other.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let config = ProducerConfig::new(options)?;
+        Process::watch()?;
         let face = Accumulator::new(&config, Arc::<Wake>::default());
-        let client = OnceLock::new();
-        Ok(Self { inner: Arc::new(Inner { config, face, client, starting: Mutex::default() }) })
+        let (client, starting, process) = (OnceLock::new(), Mutex::default(), Process::current());
+        Ok(Self { inner: Arc::new(Inner { config, face, client, starting, process }) })
     }
 
     /// Sends a record, and gives its token. It never waits for the network.
@@ -147,7 +154,8 @@ impl Producer {
     /// Waits for room for a record of so many bytes, in order with others who wait, for up to
     /// `max.block.ms`. Then [`Producer::try_send`] finds it, if it is called at once.
     pub fn room(&self, bytes: usize) -> Room {
-        Room::new(Arc::clone(&self.inner.face), bytes, self.inner.config.max_block)
+        let inner = &self.inner;
+        Room::new((Arc::clone(&inner.face), inner.process), bytes, inner.config.max_block)
     }
 
     /// What it has done.
@@ -175,6 +183,9 @@ impl Producer {
         memory: (Option<Chunk>, Manners),
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), AppendError> {
+        if !self.inner.process.is_current() {
+            return Err(AppendError::Failed(self.forked()));
+        }
         if self.inner.client.get().is_none() {
             self.start().map_err(AppendError::Failed)?;
         }
@@ -206,6 +217,7 @@ impl Producer {
         deadline: &mut Option<Instant>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), Error> {
+        driver::check_may_wait().map_err(|error| error.with_outcome(Outcome::NotSent))?;
         let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
         loop {
             let chunk = self.wait_for_room(bytes, by)?;
@@ -251,6 +263,13 @@ impl Producer {
             memory.total()
         );
         Error::new(ErrorKind::BufferFull, text).with_outcome(Outcome::NotSent).with_hint(hint)
+    }
+
+    /// Why a record is not taken in a child of the process that made the producer.
+    #[cold]
+    fn forked(&self) -> Error {
+        let error = self.inner.process.check().err();
+        error.unwrap_or_else(Error::closed).with_outcome(Outcome::NotSent)
     }
 
     #[cold]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::process::Process;
 use crate::state::accumulator::Accumulator;
 use crate::state::accumulator::memory::{Place, chunk_for};
 use crate::state::parker::Sleeper;
@@ -18,14 +19,20 @@ const OVERHEAD: usize = 128;
 /// A future that is ready when there is room for a record.
 pub struct Room {
     face: Arc<Accumulator>,
+    process: Process,
     bytes: usize,
     max_block: Duration,
     place: Option<Place>,
 }
 
 impl Room {
-    pub(crate) fn new(face: Arc<Accumulator>, bytes: usize, max_block: Duration) -> Self {
-        Self { face, bytes: chunk_for(bytes.saturating_add(OVERHEAD)), max_block, place: None }
+    pub(crate) fn new(
+        (face, process): (Arc<Accumulator>, Process),
+        bytes: usize,
+        max_block: Duration,
+    ) -> Self {
+        let bytes = chunk_for(bytes.saturating_add(OVERHEAD));
+        Self { face, process, bytes, max_block, place: None }
     }
 }
 
@@ -34,6 +41,7 @@ impl Future for Room {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        this.process.check()?;
         if this.face.is_refusing() {
             return Poll::Ready(Err(this.face.refusal()));
         }
