@@ -195,6 +195,8 @@ pub(crate) struct Settings {
     pub(crate) io_threads: usize,
     /// `fetch.max.bytes`.
     pub(crate) fetch_max_bytes: usize,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub(crate) fetch_session_slots: usize,
     /// `socket.request.max.bytes`.
     pub(crate) request_max_bytes: usize,
     /// `queued.max.request.bytes`.
@@ -238,6 +240,7 @@ impl Settings {
             default_replication_factor: short("default.replication.factor"),
             io_threads: options.size("io.threads"),
             fetch_max_bytes: options.size("fetch.max.bytes"),
+            fetch_session_slots: options.size("max.incremental.fetch.session.cache.slots"),
             request_max_bytes: options.size("socket.request.max.bytes"),
             requests_bytes: options.size("queued.max.request.bytes"),
             group_initial_delay_ms: options.int("group.initial.rebalance.delay.ms"),

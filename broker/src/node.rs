@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use ottla_protocol::Uuid;
@@ -18,6 +18,7 @@ use crate::driver::writer::ReadyList;
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
 use crate::server::outbox::HeldBytes;
+use crate::state::fetch_sessions::FetchSessions;
 
 /// The name of the offsets topic, which clients may see but not produce to.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) controller: Controller,
     /// The classic groups and their offsets.
     pub(crate) coordinator: Coordinator,
+    /// What clients fetch, as far as they left it to us to remember (KIP-227).
+    pub(crate) fetch_sessions: Mutex<FetchSessions>,
     /// Bytes of requests that may be in memory at a time.
     pub(crate) requests: RequestBudget,
     /// Bytes of answers that are in memory.

@@ -32,6 +32,7 @@ use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
 use crate::server::listener;
 use crate::server::outbox::HeldBytes;
+use crate::state::fetch_sessions::FetchSessions;
 
 /// Kafka's id of the metadata log's topic: all zero but the last bit.
 const METADATA_TOPIC_ID: ottla_protocol::Uuid =
@@ -99,6 +100,7 @@ fn new_node(
         metadata_log,
         controller: Controller::new(),
         coordinator: Coordinator::new(),
+        fetch_sessions: Mutex::new(FetchSessions::new(settings.fetch_session_slots)),
         requests: RequestBudget::new(settings.requests_bytes),
         answers: HeldBytes::default(),
         buffers: Buffers::default(),

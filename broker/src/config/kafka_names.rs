@@ -63,7 +63,7 @@ pub(super) const NOT_HERE: &str = "\
     log.retention.hours log.retention.minutes log.retention.ms log.segment.delete.delay.ms \
     max.connection.creation.rate max.connections max.connections.per.ip \
     max.connections.per.ip.overrides \
-    max.incremental.fetch.session.cache.slots max.request.partition.size.limit \
+    max.request.partition.size.limit \
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots \
     metadata.log.max.snapshot.interval.ms metadata.log.segment.ms \
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms \

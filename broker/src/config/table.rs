@@ -138,6 +138,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("log.roll.ms", OptionalNumber(1, LONG), "", "Age at which a segment is rolled."),
     row("log.segment.bytes", Number(1_048_576, INT), "1073741824", "Size at which a segment is rolled."),
     row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a batch's records, decompressed, where they are looked at."),
+    row("max.incremental.fetch.session.cache.slots", Number(0, INT), "1000", "Most fetch sessions that are kept; who gets none names all it wants in each fetch."),
     row("max.partitions", Number(1, INT), "20000", "Most partitions of all topics together. Not in Kafka."),
     row("message.max.bytes", Number(0, INT), "1048588", "Largest record batch."),
     row("metadata.log.segment.bytes", Number(8_388_608, INT), "1073741824", "Size at which a segment of the metadata log is rolled."),

@@ -100,7 +100,7 @@ pub(crate) async fn dispatch(
         }
         ApiKey::Fetch => {
             let request = decode::<FetchRequest<'_>>(body, version).map_err(malformed)?;
-            if let Some(waiting) = handlers::fetch::handle(node, version, &request, reply) {
+            if let Some(waiting) = handlers::fetch::handle(node, info, &request, reply) {
                 drop(request);
                 // Or consumers that wait would keep everybody's requests out of the budget.
                 drop(frame);
