@@ -2,8 +2,8 @@
 
 use ottla_protocol::ErrorCode;
 use ottla_protocol::record::{
-    Batch, BatchError, BatchHeader, Compression, HEADER_LEN, RecordView,
-    TimestampType, batch::LENGTH_PREFIX, batch::MAGIC,
+    Batch, BatchError, BatchHeader, Compression, HEADER_LEN, RecordView, TimestampType,
+    batch::LENGTH_PREFIX, batch::MAGIC,
 };
 
 use crate::error::Rejected;
