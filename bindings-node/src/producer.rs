@@ -359,9 +359,10 @@ impl Own {
 
     async fn send_when_room(&self, record: &Record<'_>) -> Result<Sent, Error> {
         loop {
-            // The caller has waited for room before, which is kept for this try.
+            self.producer.room(size(record)).await?;
             match self.producer.try_send(record) {
-                Err(error) if is_full(&error) => self.producer.room(size(record)).await?,
+                // Its topic became known meanwhile, and needs more than was waited for.
+                Err(error) if is_full(&error) => {}
                 other => return other,
             }
         }

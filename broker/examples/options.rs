@@ -19,7 +19,6 @@ fn values(kind: OptionKind) -> String {
         }
         OptionKind::Choice(words) => format!("`{}`", words.join("`, `")),
         OptionKind::List(words) => format!("some of `{}`, by commas", words.join("`, `")),
-        OptionKind::Folder => "path".to_owned(),
-        OptionKind::Address | OptionKind::Listener => "`HOST:PORT`".to_owned(),
+        OptionKind::Address => "`HOST:PORT`".to_owned(),
     }
 }

@@ -9,7 +9,7 @@ use crate::writer::{EncodeError, Writer};
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 /// A struct with a version that knows its bytes.
 pub trait Message<'a>: Sized + Default {

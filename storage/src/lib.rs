@@ -8,7 +8,6 @@
 //!
 //! There is no thread, no clock and no randomness in here: time is an argument.
 
-pub mod check;
 pub mod checkpoint;
 pub mod config;
 pub mod epochs;
@@ -20,7 +19,6 @@ pub mod lock;
 pub mod log;
 mod producers;
 mod recovery;
-pub mod repair;
 mod segment;
 pub mod validate;
 mod walk;
@@ -29,10 +27,7 @@ pub use checkpoint::{CleanShutdown, MetaProperties, OffsetCheckpoint};
 pub use config::LogConfig;
 pub use epochs::EpochEntry;
 pub use error::{LogError, LogErrorKind, ReadError, Rejected};
-pub use files::{
-    DirEntry, DiskFiles, Fault, FaultyFiles, File, Files, MemoryFiles, Moment, OpenMode,
-    SealedBytes, Survives,
-};
+pub use files::{DirEntry, DiskFiles, File, Files, MemoryFiles, OpenMode, SealedBytes};
 pub use lock::DirectoryLock;
 pub use log::{
     Appended, FlushJob, Flushed, Incoming, Log, LogReader, OpenReport, Opening, Origin, ReadRange,

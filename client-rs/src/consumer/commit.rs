@@ -56,7 +56,11 @@ impl Consumer {
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let promise = match self.begin_commit(what, self.own.config.api_timeout) {
             Ok(Some(promise)) => promise,
-            other => Promise::resolved(other.map(|_| ())),
+            other => {
+                let promise = Promise::new();
+                promise.resolve(other.map(|_| ()));
+                promise
+            }
         };
         Promised(promise)
     }
@@ -80,7 +84,6 @@ impl Consumer {
 
     /// What is to be committed, all of it this consumer's own.
     fn marks(&self, what: Commit<'_>) -> Result<Marks, Error> {
-        self.own.process.check()?;
         let face = &self.own.face;
         if let Some(error) = face.ended() {
             return Err(error);

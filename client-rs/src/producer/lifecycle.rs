@@ -7,9 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::Producer;
-use crate::driver::{self, clock};
+use crate::driver::clock;
 use crate::error::{Error, ErrorKind};
-use crate::process::Process;
 use crate::state::accumulator::Accumulator;
 use crate::state::parker::{Parker, Signal, Sleeper};
 
@@ -22,8 +21,6 @@ impl Producer {
     /// The error of the first record that failed since the last flush and that nobody holds a token
     /// of; `Timeout` if some are still on their way.
     pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
-        self.inner.process.check()?;
-        driver::check_may_wait()?;
         let flush = self.flush_async();
         let parker = Parker::current();
         let deadline = clock::now() + timeout;
@@ -44,27 +41,21 @@ impl Producer {
     /// The same as a future, which waits as long as it takes.
     pub fn flush_async(&self) -> Flush {
         let signal = Arc::<Signal>::default();
-        let process = self.inner.process;
-        if !process.is_current() {
-            // Its first poll says so.
-        } else if self.inner.client.get().is_some() {
+        if self.inner.client.get().is_some() {
             let asked = Arc::clone(&signal);
             self.inner.face.command(move |commands| commands.flushes.push(asked));
         } else {
             signal.set();
         }
-        Flush { face: Arc::clone(&self.inner.face), signal, process }
+        Flush { face: Arc::clone(&self.inner.face), signal }
     }
 
     /// Refuses further records, delivers those it has, and ends; what is not delivered in time ends
     /// as not sent or possibly stored.
     ///
     /// The error of the first record that failed and that nobody holds a token of. A second call
-    /// gives `Ok` when the first is through. In a callback, which must not wait, it is refused: see
-    /// [`Producer::close_async`].
+    /// gives `Ok` when the first is through.
     pub fn close(&self, timeout: Duration) -> Result<(), Error> {
-        self.inner.process.check()?;
-        driver::check_may_wait()?;
         self.begin_close(timeout);
         if let Some(client) = self.inner.client.get() {
             client.wait_ended(timeout.saturating_add(CLOSE_GRACE));
@@ -74,16 +65,14 @@ impl Producer {
 
     /// The same as a future.
     pub fn close_async(&self, timeout: Duration) -> Close {
-        if self.inner.process.is_current() {
-            self.begin_close(timeout);
-        }
+        self.begin_close(timeout);
         Close { producer: self.clone() }
     }
 
     /// The next failure of records that nobody holds a token of, as flush and close tell it too:
     /// each is told once.
     pub fn failure(&self) -> Failure {
-        Failure { face: Arc::clone(&self.inner.face), process: self.inner.process }
+        Failure { face: Arc::clone(&self.inner.face) }
     }
 
     fn begin_close(&self, timeout: Duration) {
@@ -120,7 +109,6 @@ fn unreported(face: &Accumulator, sleeper: Option<Sleeper>) -> Result<(), Error>
 pub struct Flush {
     face: Arc<Accumulator>,
     signal: Arc<Signal>,
-    process: Process,
 }
 
 impl Flush {
@@ -142,7 +130,6 @@ impl Future for Flush {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.process.check()?;
         if self.watch(Sleeper::Task(cx.waker().clone())) {
             Poll::Ready(self.result())
         } else {
@@ -168,7 +155,6 @@ impl Future for Close {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let inner = &self.producer.inner;
-        inner.process.check()?;
         let ended =
             inner.client.get().map_or(Poll::Ready(()), |client| client.poll_ended(cx.waker()));
         ended.map(|()| unreported(&inner.face, None))
@@ -178,7 +164,6 @@ impl Future for Close {
 /// A future that is ready when records have failed and nobody could ask about them.
 pub struct Failure {
     face: Arc<Accumulator>,
-    process: Process,
 }
 
 impl Future for Failure {
@@ -186,8 +171,7 @@ impl Future for Failure {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let sleeper = Sleeper::Task(cx.waker().clone());
-        let told = self.process.check().and_then(|()| unreported(&self.face, Some(sleeper)));
-        told.map_or_else(Poll::Ready, |()| Poll::Pending)
+        unreported(&self.face, Some(sleeper)).map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 }
 

@@ -11,8 +11,6 @@ use crate::workspace::{Workspace, free_port, read, write};
 
 use super::wire;
 
-/// The version that `interop/kafka/pom.xml` names.
-pub(super) const VERSION: &str = "4.4.0";
 /// 16 bytes in URL-safe base64, as the format tool wants them.
 const CLUSTER_ID: &str = "b3R0bGEtaW50ZXJvcC0wMQ";
 const PROPERTIES: &str = "server.properties";
@@ -30,14 +28,9 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
-    /// Fetches the jars and gives the class path, for a machine that has a Java runtime.
+    /// Fetches the jars, once for each state of the pom, and gives the class path.
     pub(crate) fn fetch(workspace: &Workspace) -> Done<PathBuf> {
         tools::need(&[&JAVA])?;
-        Ok(Self::fetch_jars(workspace)?.join("*"))
-    }
-
-    /// Fetches the jars, once for each state of the pom, and gives their folder.
-    pub(super) fn fetch_jars(workspace: &Workspace) -> Done<PathBuf> {
         let pom = workspace.root.join("interop/kafka/pom.xml");
         let home = workspace.cache("interop/kafka")?;
         let (lib, stamp) = (home.join("lib"), home.join("fetched.pom"));
@@ -50,7 +43,7 @@ impl Kafka {
             maven.arg(folder).quiet().check()?;
             write(&stamp, read(&pom)?)?;
         }
-        Ok(lib)
+        Ok(lib.join("*"))
     }
 
     /// Formats a new data folder under `dir`, starts Kafka on free ports, waits until it answers.

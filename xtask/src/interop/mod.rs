@@ -5,7 +5,6 @@ mod confluent;
 mod kafka;
 mod kcat;
 mod ours;
-mod spec;
 mod wire;
 
 pub(crate) use confluent::environment as confluent_environment;
@@ -19,7 +18,6 @@ use crate::workspace::Workspace;
 type Suite = fn(&Workspace) -> Done<Count>;
 
 const SUITES: &[(&str, Suite)] = &[
-    ("spec", spec::against_kafka),
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),

@@ -112,7 +112,7 @@ impl Sender {
         }
         self.finish(part.key);
         if let Some(error) = fatal {
-            self.abort(&error, cx);
+            self.end_all(&error);
         }
     }
 
