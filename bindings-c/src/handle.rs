@@ -3,10 +3,9 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use ottla::{Error, ErrorKind};
+use ottla::{Error, Process};
 
 use crate::boundary::refused;
 
@@ -52,55 +51,30 @@ pub(crate) unsafe fn release<T>(handle: *mut T) {
     }
 }
 
-/// How often this process, or a parent of it, was made by a fork since the first client.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// What the system said to being asked to tell forks; 0 is well.
-static WATCHED: LazyLock<i32> = LazyLock::new(|| {
-    // SAFETY: `forked` only counts up an atomic, which is legal in a child of a fork.
-    unsafe { libc::pthread_atfork(None, None, Some(forked)) }
-});
-
-unsafe extern "C" fn forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
 /// Something of the core's, which only the process that made it may use.
 ///
 /// Threads do not survive a fork, so in a child it is dead; it is not dropped there, since its locks
 /// may be held by threads that are gone.
 pub(crate) struct Held<T> {
     inner: ManuallyDrop<T>,
-    process: u32,
+    process: Process,
 }
 
 impl<T> Held<T> {
     /// Of this process. An error if the system cannot tell forks.
     pub(crate) fn new(inner: T) -> Result<Self, Error> {
-        match *WATCHED {
-            0 => {}
-            code => {
-                let cause = std::io::Error::from_raw_os_error(code);
-                let text = "the system refuses to tell of forks";
-                return Err(Error::new(ErrorKind::Internal, text).with_source(cause));
-            }
-        }
-        let process = FORKS.load(Ordering::Relaxed);
-        Ok(Self { inner: ManuallyDrop::new(inner), process })
+        Process::watch()?;
+        Ok(Self { inner: ManuallyDrop::new(inner), process: Process::current() })
     }
 
     /// Whether this process made it. An atomic load, so it is also for signal handlers.
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == FORKS.load(Ordering::Relaxed)
+        self.process.is_current()
     }
 
     /// What is held; `Forked` in a child of the process that made it.
     pub(crate) fn get(&self) -> Result<&T, Error> {
-        if self.is_ours() {
-            return Ok(&self.inner);
-        }
-        let text = "this was made before the fork; make a new one in the child";
-        Err(Error::new(ErrorKind::Forked, text))
+        self.process.check().map(|()| &*self.inner)
     }
 }
 

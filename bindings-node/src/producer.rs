@@ -359,10 +359,9 @@ impl Own {
 
     async fn send_when_room(&self, record: &Record<'_>) -> Result<Sent, Error> {
         loop {
-            self.producer.room(size(record)).await?;
+            // The caller has waited for room before, which is kept for this try.
             match self.producer.try_send(record) {
-                // Its topic became known meanwhile, and needs more than was waited for.
-                Err(error) if is_full(&error) => {}
+                Err(error) if is_full(&error) => self.producer.room(size(record)).await?,
                 other => return other,
             }
         }

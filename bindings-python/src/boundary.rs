@@ -2,27 +2,12 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ottla::ErrorKind;
+use ottla::{ErrorKind, Process};
 use pyo3::prelude::*;
 
-use crate::error;
-
-/// How often this process, or one of its parents since import, was made by a fork.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// Counts a fork; called in the child, by the one thread that lives on there.
-#[pyfunction]
-pub(crate) fn forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Which process this is, as far as forks go.
-pub(crate) fn process() -> u32 {
-    FORKS.load(Ordering::Relaxed)
-}
+use crate::error::{self, OrRaise as _};
 
 /// Runs the body of a method; a panic in it becomes an `InternalError`.
 pub(crate) fn guard<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
@@ -45,31 +30,31 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     inner: Option<T>,
-    process: u32,
+    process: Process,
 }
 
 impl<T> Held<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self { inner: Some(inner), process: process() }
+        Self { inner: Some(inner), process: Process::current() }
     }
 
     /// The handle; `ForkedError` in a child of the process that made it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
-        self.if_ours().ok_or_else(|| {
-            let text = "this was made before the fork; make a new one in the child";
-            error::new(py, ErrorKind::Forked, text)
+        self.process.check().or_raise(py)?;
+        self.inner.as_ref().ok_or_else(|| {
+            error::new(py, ErrorKind::Internal, "a handle lives as long as its holder")
         })
     }
 
     /// The handle, in the process that made it.
     pub(crate) fn if_ours(&self) -> Option<&T> {
-        self.inner.as_ref().filter(|_| self.process == process())
+        self.inner.as_ref().filter(|_| self.process.is_current())
     }
 }
 
 impl<T> Drop for Held<T> {
     fn drop(&mut self) {
-        if self.process != process() {
+        if !self.process.is_current() {
             std::mem::forget(self.inner.take());
         }
     }

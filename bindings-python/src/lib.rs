@@ -25,8 +25,6 @@ mod native {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::boundary::forked;
-    #[pymodule_export]
     use crate::broker::Broker;
     #[pymodule_export]
     use crate::consumer::Consumer;
@@ -39,9 +37,11 @@ mod native {
 
     #[allow(clippy::wildcard_imports, reason = "pyo3's macros look up its whole prelude here")]
     use super::*;
+    use crate::error::OrRaise as _;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        ottla::Process::watch().or_raise(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -12,11 +12,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use ottla::ErrorKind;
+use ottla::{ErrorKind, Process};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::boundary;
 use crate::error;
 use crate::signal::EventFd;
 
@@ -33,7 +32,7 @@ enum Sleeper {
 
 thread_local! {
     /// The thread's sleeper, and the process it was made in.
-    static SLEEPER: RefCell<Option<(u32, Arc<Sleeper>)>> = const { RefCell::new(None) };
+    static SLEEPER: RefCell<Option<(Process, Arc<Sleeper>)>> = const { RefCell::new(None) };
 }
 
 /// How a sleep ended.
@@ -45,7 +44,7 @@ enum Slept {
 
 impl Sleeper {
     fn current(py: Python<'_>) -> PyResult<Arc<Self>> {
-        let process = boundary::process();
+        let process = Process::current();
         let known = SLEEPER.with_borrow(|known| {
             known.as_ref().filter(|(made_in, _)| *made_in == process).map(|(_, own)| own.clone())
         });

@@ -19,6 +19,7 @@ fn values(kind: OptionKind) -> String {
         }
         OptionKind::Choice(words) => format!("`{}`", words.join("`, `")),
         OptionKind::List(words) => format!("some of `{}`, by commas", words.join("`, `")),
-        OptionKind::Address => "`HOST:PORT`".to_owned(),
+        OptionKind::Folder => "path".to_owned(),
+        OptionKind::Address | OptionKind::Listener => "`HOST:PORT`".to_owned(),
     }
 }

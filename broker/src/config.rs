@@ -2,12 +2,14 @@
 
 mod kafka_names;
 mod nearest;
+mod properties;
 mod table;
 mod topic;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub use table::{OPTIONS, OptionError, OptionKind, OptionRow};
 pub(crate) use topic::{EffectiveOption, TopicConfig};
@@ -64,7 +66,37 @@ impl BrokerConfig {
     /// that the option does not take.
     pub fn set(mut self, name: &str, value: &str) -> Result<Self, OptionError> {
         self.options.set(name, value)?;
+        match name {
+            "listeners" => address_of(value).clone_into(&mut self.listen),
+            "log.dirs" => self.data = Some(PathBuf::from(value.trim())),
+            _ => {}
+        }
         Ok(self)
+    }
+
+    /// Sets the options of a file in Kafka's form, that of `java.util.Properties`.
+    ///
+    /// What is set later goes before it. An error that names every line which cannot be used.
+    pub fn file(mut self, file: impl AsRef<Path>) -> Result<Self, OptionError> {
+        let file = file.as_ref();
+        let unusable = |reason| OptionError::File { file: file.to_owned(), reason };
+        let bytes = read_bounded(file).map_err(|error| unusable(error.to_string()))?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|error| unusable(format!("it is not UTF-8: {error}")))?;
+        let properties = properties::parse(&text).map_err(|error| unusable(error.to_string()))?;
+        let mut wrong = Vec::new();
+        for one in properties {
+            match self.clone().set(&one.key, &one.value) {
+                Ok(set) => self = set,
+                Err(error) => wrong.push(format!("line {}: {error}", one.line)),
+            }
+        }
+        if wrong.is_empty() { Ok(self) } else { Err(unusable(wrong.join("; "))) }
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_in_memory(&self) -> bool {
+        self.data.is_none()
     }
 
     pub(crate) fn listen_address(&self) -> &str {
@@ -78,6 +110,25 @@ impl BrokerConfig {
     pub(crate) fn settings(&self) -> Settings {
         Settings::from_options(&self.options)
     }
+}
+
+/// The most bytes of a file of options.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+fn read_bounded(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+        let reason = format!("a file of options has at most {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
+}
+
+/// The address in `listeners`, without the listener's name.
+fn address_of(listener: &str) -> &str {
+    let listener = listener.trim();
+    listener.split_once("://").map_or(listener, |(_, address)| address)
 }
 
 /// Options that are set, as text that was checked.
@@ -144,6 +195,8 @@ pub(crate) struct Settings {
     pub(crate) io_threads: usize,
     /// `fetch.max.bytes`.
     pub(crate) fetch_max_bytes: usize,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub(crate) fetch_session_slots: usize,
     /// `socket.request.max.bytes`.
     pub(crate) request_max_bytes: usize,
     /// `queued.max.request.bytes`.
@@ -156,6 +209,10 @@ pub(crate) struct Settings {
     pub(crate) group_max_session_ms: i32,
     /// `group.max.size`.
     pub(crate) group_max_size: usize,
+    /// `group.max.bytes`.
+    pub(crate) group_max_bytes: usize,
+    /// `max.partitions`.
+    pub(crate) max_partitions: usize,
     /// `offset.metadata.max.bytes`.
     pub(crate) offset_metadata_max_bytes: usize,
     /// `offsets.retention.minutes`, in milliseconds.
@@ -168,16 +225,11 @@ pub(crate) struct Settings {
     pub(crate) offsets_segment_bytes: i64,
     /// `metadata.log.segment.bytes`.
     pub(crate) metadata_segment_bytes: i64,
-    /// `log.retention.check.interval.ms`.
-    pub(crate) retention_check: Duration,
-    /// `log.flush.offset.checkpoint.interval.ms`.
-    pub(crate) checkpoint_interval: Duration,
     options: Options,
 }
 
 impl Settings {
     fn from_options(options: &Options) -> Self {
-        let millis = |name| Duration::from_millis(options.long(name).unsigned_abs());
         let short = |name| i16::try_from(options.long(name)).unwrap_or(i16::MAX);
         Self {
             node_id: options.int("node.id"),
@@ -188,20 +240,21 @@ impl Settings {
             default_replication_factor: short("default.replication.factor"),
             io_threads: options.size("io.threads"),
             fetch_max_bytes: options.size("fetch.max.bytes"),
+            fetch_session_slots: options.size("max.incremental.fetch.session.cache.slots"),
             request_max_bytes: options.size("socket.request.max.bytes"),
             requests_bytes: options.size("queued.max.request.bytes"),
             group_initial_delay_ms: options.int("group.initial.rebalance.delay.ms"),
             group_min_session_ms: options.int("group.min.session.timeout.ms"),
             group_max_session_ms: options.int("group.max.session.timeout.ms"),
             group_max_size: options.size("group.max.size"),
+            group_max_bytes: options.size("group.max.bytes"),
+            max_partitions: options.size("max.partitions"),
             offset_metadata_max_bytes: options.size("offset.metadata.max.bytes"),
             offsets_retention_ms: options.long("offsets.retention.minutes") * 60_000,
             offsets_partitions: options.int("offsets.topic.num.partitions"),
             offsets_replication_factor: short("offsets.topic.replication.factor"),
             offsets_segment_bytes: options.long("offsets.topic.segment.bytes"),
             metadata_segment_bytes: options.long("metadata.log.segment.bytes"),
-            retention_check: millis("log.retention.check.interval.ms"),
-            checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
             options: options.clone(),
         }
     }
@@ -226,9 +279,6 @@ impl Settings {
                 options.text("log.message.timestamp.before.max.ms").to_owned()
             }
             "min.insync.replicas" => options.text("min.insync.replicas").to_owned(),
-            "file.delete.delay.ms" => options.text("log.segment.delete.delay.ms").to_owned(),
-            "retention.bytes" => options.text("log.retention.bytes").to_owned(),
-            "retention.ms" => self.retention_ms().to_string(),
             "segment.bytes" => options.text("log.segment.bytes").to_owned(),
             "segment.index.bytes" => options.text("log.index.size.max.bytes").to_owned(),
             "segment.ms" => {
@@ -241,15 +291,6 @@ impl Settings {
             }
             _ => return None,
         })
-    }
-
-    /// `log.retention.ms` or, where it is not set, the same in minutes or hours; -1: no limit.
-    fn retention_ms(&self) -> i64 {
-        let options = &self.options;
-        let in_ms = |value: i64, unit: i64| if value < 0 { -1 } else { value.saturating_mul(unit) };
-        let minutes = || options.optional_long("log.retention.minutes").map(|n| in_ms(n, 60_000));
-        let ms = options.optional_long("log.retention.ms").or_else(minutes);
-        ms.unwrap_or_else(|| in_ms(options.long("log.retention.hours"), 3_600_000))
     }
 
     /// `producer.id.expiration.ms`.
@@ -291,7 +332,7 @@ mod tests {
 
     #[test]
     fn option_that_only_kafka_has_is_told_apart_from_a_slip() {
-        let error = BrokerConfig::new().set("log.cleaner.threads", "1").expect_err("not here");
+        let error = BrokerConfig::new().set("log.retention.hours", "1").expect_err("not here");
         assert!(matches!(error, OptionError::NotHere { .. }), "{error}");
     }
 
@@ -304,12 +345,53 @@ mod tests {
             ("log.message.timestamp.type", "now"),
             ("log.segment.bytes", "1048575"),
             ("advertised.listeners", "nowhere"),
+            ("listeners", "PLAINTEXT://:9092,CONTROLLER://:9093"),
+            ("log.dirs", "/a,/b"),
             ("log.cleanup.policy", "delete,burn"),
         ] {
             let error = BrokerConfig::new().set(name, value).expect_err(name);
             assert!(matches!(error, OptionError::Value { .. }), "{error}");
         }
         assert!(BrokerConfig::new().set("log.segment.bytes", "1048576").is_ok());
+    }
+
+    #[test]
+    fn a_file_sets_options_and_what_is_set_later_goes_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("server.properties");
+        let text = "# ours\nnum.partitions = 3\nlisteners=PLAINTEXT://127.0.0.1:0\n\
+                    message.max.bytes=\\\n  5000\nlog.dirs: /nowhere\n";
+        fs::write(&file, text).unwrap();
+        let config = BrokerConfig::new().file(&file).unwrap();
+        assert_eq!(config.listen_address(), "127.0.0.1:0");
+        assert_eq!(config.data(), Some(Path::new("/nowhere")));
+        let settings = config.settings();
+        assert_eq!(settings.num_partitions, 3);
+        assert_eq!(settings.topic_default("max.message.bytes").as_deref(), Some("5000"));
+        let config = config.set("num.partitions", "4").unwrap();
+        assert_eq!(config.settings().num_partitions, 4);
+    }
+
+    #[test]
+    fn every_line_of_a_file_that_cannot_be_used_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("server.properties");
+        fs::write(&file, "num.partition=3\nnode.id=2\n\nsasl.jaas.config=x\nnode.id=two\n")
+            .unwrap();
+        let told = BrokerConfig::new().file(&file).expect_err("three wrong lines").to_string();
+        assert!(told.contains("server.properties"), "{told}");
+        assert!(told.contains("line 1: unknown option \"num.partition\"; did you mean"), "{told}");
+        assert!(
+            told.contains("line 4: \"sasl.jaas.config\" is an option of Apache Kafka"),
+            "{told}"
+        );
+        assert!(told.contains("line 5: option \"node.id\" cannot be \"two\""), "{told}");
+        for bytes in [&b"a=\\u12"[..], b"num.partitions=\xff", &vec![b'#'; 1024 * 1024 + 1]] {
+            fs::write(&file, bytes).unwrap();
+            let error = BrokerConfig::new().file(&file).expect_err("no such file");
+            assert!(matches!(error, OptionError::File { .. }), "{error}");
+        }
+        assert!(BrokerConfig::new().file(dir.path().join("none")).is_err());
     }
 
     #[test]
@@ -326,18 +408,6 @@ mod tests {
         let config = BrokerConfig::new().set("log.roll.hours", "2").expect("an option");
         let settings = config.settings();
         assert_eq!(settings.topic_default("segment.ms").as_deref(), Some("7200000"));
-        let retention = |names: &[(&str, &str)]| {
-            let config = names.iter().fold(BrokerConfig::new(), |config, (name, value)| {
-                config.set(name, value).expect("an option")
-            });
-            config.settings().topic_default("retention.ms")
-        };
-        assert_eq!(retention(&[]).as_deref(), Some("604800000"));
-        assert_eq!(retention(&[("log.retention.hours", "-1")]).as_deref(), Some("-1"));
-        let minutes = [("log.retention.hours", "1"), ("log.retention.minutes", "2")];
-        assert_eq!(retention(&minutes).as_deref(), Some("120000"));
-        let ms = [("log.retention.minutes", "2"), ("log.retention.ms", "7")];
-        assert_eq!(retention(&ms).as_deref(), Some("7"));
         let config = config.set("log.roll.ms", "5").expect("an option");
         assert_eq!(config.settings().topic_default("segment.ms").as_deref(), Some("5"));
     }

@@ -13,6 +13,9 @@ use tracing_subscriber::EnvFilter;
 /// How long a stop may take.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
+/// The port that Kafka's clients try first.
+const LISTEN: &str = "127.0.0.1:9092";
+
 /// Which log lines are written: `OTTLA_LOG=debug`, or targets with levels.
 const LOG_VARIABLE: &str = "OTTLA_LOG";
 
@@ -32,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn command() -> Command {
-    let mut options = String::from("Options for -c, with their defaults:\n");
+    let mut options = String::from("Options for -c and --config, with their defaults:\n");
     for row in OPTIONS {
         options.extend(["  ", row.name, "=", row.default, "\n      ", row.doc, "\n"]);
     }
@@ -44,8 +47,14 @@ fn command() -> Command {
             Arg::new("listen")
                 .long("listen")
                 .value_name("HOST:PORT")
-                .default_value("127.0.0.1:9092")
-                .help("Address to listen on; port 0 takes a free one"),
+                .help("Address to listen on; port 0 takes a free one [default: 127.0.0.1:9092]"),
+        )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("File of options in Kafka's form; what else is given here goes before it"),
         )
         .arg(
             Arg::new("data")
@@ -97,15 +106,26 @@ fn run(arguments: &ArgMatches) -> Result<(), String> {
 }
 
 fn config(arguments: &ArgMatches) -> Result<BrokerConfig, String> {
-    let mut config = BrokerConfig::new();
+    let mut config = BrokerConfig::new().listen(LISTEN);
+    if let Some(file) = arguments.get_one::<PathBuf>("config") {
+        config = config.file(file).map_err(|error| error.to_string())?;
+    }
+    config = options(config, arguments)?;
     if let Some(address) = arguments.get_one::<String>("listen") {
         config = config.listen(address);
     }
-    match arguments.get_one::<PathBuf>("data") {
-        Some(folder) => config = config.data_dir(folder),
-        None if arguments.get_flag("memory") => {}
-        None => tracing::info!("no --data: all data is kept in memory and ends with this process"),
+    if let Some(folder) = arguments.get_one::<PathBuf>("data") {
+        config = config.data_dir(folder);
+    } else if arguments.get_flag("memory") {
+        config = config.memory();
+    } else if config.is_in_memory() {
+        tracing::info!("no --data: all data is kept in memory and ends with this process");
     }
+    Ok(config)
+}
+
+/// Sets what `-c` gives.
+fn options(mut config: BrokerConfig, arguments: &ArgMatches) -> Result<BrokerConfig, String> {
     for option in arguments.get_many::<String>("option").into_iter().flatten() {
         let (name, value) =
             option.split_once('=').ok_or_else(|| format!("-c {option}: expected KEY=VALUE"))?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use ottla_protocol::Uuid;
@@ -14,11 +14,11 @@ use crate::driver::controller::Controller;
 use crate::driver::coordinator::Coordinator;
 use crate::driver::folder::DataFolder;
 use crate::driver::partition::{Partition, PartitionSetup};
-use crate::driver::upkeep::Upkeep;
 use crate::driver::writer::ReadyList;
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
 use crate::server::outbox::HeldBytes;
+use crate::state::fetch_sessions::FetchSessions;
 
 /// The name of the offsets topic, which clients may see but not produce to.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -50,8 +50,8 @@ pub(crate) struct Node {
     pub(crate) controller: Controller,
     /// The classic groups and their offsets.
     pub(crate) coordinator: Coordinator,
-    /// What is to be done in the data folder.
-    pub(crate) upkeep: Upkeep,
+    /// What clients fetch, as far as they left it to us to remember (KIP-227).
+    pub(crate) fetch_sessions: Mutex<FetchSessions>,
     /// Bytes of requests that may be in memory at a time.
     pub(crate) requests: RequestBudget,
     /// Bytes of answers that are in memory.
@@ -178,8 +178,7 @@ impl Topics {
 
     /// Publishes topics, creating or extending them; logs are opened on first use.
     ///
-    /// A topic that is there with the same id keeps its partitions, which take its options, and
-    /// gains what is new. Called by
+    /// A topic that is there with the same id keeps its partitions and gains what is new. Called by
     /// the controller alone, one call at a time.
     pub(crate) fn publish(&self, setups: &[TopicSetup]) {
         let mut map = TopicMap::clone(&self.map.load());
@@ -189,14 +188,6 @@ impl Topics {
             let known = map.by_id.get(&setup.id).cloned();
             let mut partitions =
                 known.as_ref().map_or_else(Vec::new, |topic| topic.partitions.clone());
-            for partition in &partitions {
-                partition.configure(config.clone());
-            }
-            let same = known.as_ref().is_some_and(|topic| topic.config == config);
-            if config.rules.compacted && !internal && !same {
-                tracing::warn!(topic = %setup.name, "cleanup.policy has compact: keys are asked \
-                    for, but nothing is compacted in this version, and the log keeps growing");
-            }
             for (index, leader_epoch) in
                 setup.leader_epochs.iter().enumerate().skip(partitions.len())
             {

@@ -246,3 +246,37 @@ fn no_epoch_of_the_quorum_is_used_twice_even_where_the_vote_was_not_written() {
     }
     assert!(voted(dir.path()) > last);
 }
+
+#[test]
+fn a_file_of_options_is_read_and_the_command_line_goes_before_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("server.properties");
+    let data = dir.path().join("data");
+    let text = format!(
+        "# as Kafka's own\nnum.partitions=3\nlisteners=PLAINTEXT://127.0.0.1:1\n\
+         log.dirs={}\nauto.create.topics.enable : \\\n  true\n",
+        data.display()
+    );
+    std::fs::write(&file, text).expect("written");
+    let config = file.to_str().expect("text");
+    let count = |program: &Program| {
+        let mut client = Client::connect(program.address);
+        client.create("orders");
+        let answer = client.metadata("orders", false);
+        let response = answer.decode::<ottla_protocol::messages::MetadataResponse<'_>>();
+        response.topics[0].partitions.len()
+    };
+    let program = Program::start(&["--config", config, "--memory"]);
+    assert_eq!(count(&program), 3);
+    assert!(!data.exists(), "--memory");
+    drop(program);
+    let program = Program::start(&["--config", config, "-c", "num.partitions=2"]);
+    assert_eq!(count(&program), 2);
+    assert!(data.join("orders-1").exists(), "log.dirs");
+    drop(program);
+    std::fs::write(&file, "num.partition=3\nssl.key.password=x\n").expect("written");
+    let (status, told) = refused(&["--config", config]);
+    assert_eq!(status, Some(1));
+    assert!(told.contains("line 1") && told.contains("\"num.partitions\""), "{told}");
+    assert!(told.contains("line 2") && told.contains("ssl.key.password"), "{told}");
+}

@@ -321,3 +321,66 @@ fn the_embedding_face_creates_topics_by_the_same_rules() {
         assert!(matches!(error, BrokerError::Topic { .. }), "{error}");
     }
 }
+
+#[test]
+fn a_request_asks_for_so_many_partitions_and_no_more_also_when_it_only_checks() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    for validate_only in [true, false] {
+        let asked = vec![topic("a", 5_000), topic("b", 5_001)];
+        let request = CreateTopicsRequest { validate_only, ..creating(asked) };
+        let answer = client.call(7, &request);
+        let response = answer.decode::<CreateTopicsResponse<'_>>();
+        for refused in &response.topics {
+            assert_eq!(refused.error_code, ErrorCode::POLICY_VIOLATION);
+            let told = refused.error_message.unwrap_or_default();
+            assert!(told.contains("10001"), "{told}");
+        }
+        let request =
+            CreateTopicsRequest { validate_only: true, ..creating(vec![topic("a", 10_000)]) };
+        let answer = client.call(7, &request);
+        let response = answer.decode::<CreateTopicsResponse<'_>>();
+        assert_eq!(response.topics[0].error_code, ErrorCode::NONE);
+    }
+}
+
+#[test]
+fn all_topics_together_have_so_many_partitions_and_no_more() {
+    let config = BrokerConfig::new().set("max.partitions", "5").expect("an option");
+    let broker = Broker::start(config).expect("a broker");
+    let mut client = Client::connect(broker.address());
+    let (ok, refused) = (ErrorCode::NONE, ErrorCode::POLICY_VIOLATION);
+    let asked = vec![topic("a", 2), topic("b", 2), topic("c", 2), topic("d", 1)];
+    assert_eq!(codes(&mut client, 7, asked), [ok, ok, refused, ok]);
+    assert_eq!(client.create("by-a-producer"), refused);
+    assert_eq!(delete(&mut client, 5, (Some("d"), Uuid::ZERO)), ok);
+    assert_eq!(codes(&mut client, 7, vec![topic("e", 1)]), [ok]);
+}
+
+#[test]
+fn thousands_of_names_in_one_request_are_each_answered() {
+    use ottla_protocol::messages::MetadataRequest;
+    use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    let bad: Vec<String> = (0..20_000).map(|at| format!("no name {at}")).collect();
+    let good: Vec<String> = (0..20).map(|at| format!("name-{at}")).collect();
+    let names = bad.iter().chain(&good).chain(bad.first());
+    let topics = names.map(|name| MetadataRequestTopic {
+        name: Some(name.as_str()),
+        ..MetadataRequestTopic::default()
+    });
+    let request = MetadataRequest {
+        topics: Some(topics.collect()),
+        allow_auto_topic_creation: true,
+        ..MetadataRequest::default()
+    };
+    let answer = client.call(12, &request);
+    let response = answer.decode::<MetadataResponse<'_>>();
+    assert_eq!(response.topics.len(), 20_021);
+    for topic in &response.topics {
+        let good = topic.name.is_some_and(|name| name.starts_with("name"));
+        let expected = if good { ErrorCode::NONE } else { ErrorCode::INVALID_TOPIC_EXCEPTION };
+        assert_eq!(topic.error_code, expected, "{:?}", topic.name);
+    }
+}

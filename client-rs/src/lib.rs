@@ -20,6 +20,7 @@ mod config;
 mod consumer;
 mod driver;
 mod error;
+mod process;
 mod producer;
 mod record;
 mod state;
@@ -30,6 +31,7 @@ pub use consumer::{
     RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
+pub use process::Process;
 pub use producer::{Close, Failure, Flush, Producer, ProducerStats, Room, Sent, SentMany};
 pub use record::{Delivery, Header, Record, TopicPartition};
 pub use state::completion::{Completed, Completions};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use clients::{options, producer};
+use clients::{nobody, options, producer};
 use ottla::{
     Commit, Consumer, Error, ErrorClass, ErrorKind, Header, Options, Outcome, Producer, Record,
     TopicPartition,
@@ -33,12 +33,6 @@ fn broker(config: &[(&str, &str)]) -> Broker {
     let set =
         |config: BrokerConfig, &(name, value): &(&str, &str)| config.set(name, value).unwrap();
     Broker::start(config.iter().fold(start, set)).unwrap()
-}
-
-/// An address where nobody listens.
-fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 /// The error with all its causes, and what a person can do about each.

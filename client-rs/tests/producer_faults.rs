@@ -275,3 +275,36 @@ fn a_send_that_finds_no_room_in_time_gives_the_record_back() {
         producer.close(Duration::ZERO).ok();
     });
 }
+
+#[test]
+fn records_of_which_nothing_was_written_are_told_from_those_that_may_be_stored() {
+    within_limit(|| {
+        let broker = ScriptedBroker::start(Script { partitions: 8, ..Script::default() });
+        // A request takes one of these records.
+        let options = "linger.ms=0;max.request.size=1048576;buffer.memory=134217728";
+        let producer = producer(&broker.bootstrap(), options);
+        producer.send(&Record::to(TOPIC).value("x")).unwrap().wait(LIMIT).unwrap();
+        let deaf = broker.deafen();
+        let value = vec![b'x'; 1_000_000];
+        let send = |number: i32| {
+            let record = Record::to(TOPIC).partition(number % 8).value(&value);
+            producer.send(&record).unwrap()
+        };
+        // More than the system keeps of what nobody reads.
+        let sent: Vec<_> = (0..40).map(send).collect();
+        patience::wait_until("a first request", || broker.see(|seen| seen.called));
+        producer.close(Duration::from_millis(300)).ok();
+        let outcomes: Vec<_> = sent
+            .iter()
+            .map(|sent| sent.wait(Duration::ZERO).unwrap_err().outcome().unwrap())
+            .collect();
+        drop(deaf);
+        patience::wait_until("the end of what came", || broker.see(|seen| seen.begun.is_some()));
+        let begun = broker.see(|seen| seen.begun.unwrap());
+        let count = |wanted| outcomes.iter().filter(|&&outcome| outcome == wanted).count();
+        println!("of {} requests {begun} were begun", sent.len());
+        assert_eq!(count(Outcome::PossiblyPersisted), begun, "{outcomes:?}");
+        assert_eq!(count(Outcome::NotSent), sent.len() - begun);
+        assert!(begun < sent.len());
+    });
+}

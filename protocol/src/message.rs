@@ -9,7 +9,7 @@ use crate::writer::{EncodeError, Writer};
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// A struct with a version that knows its bytes.
 pub trait Message<'a>: Sized + Default {

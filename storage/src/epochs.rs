@@ -7,7 +7,8 @@ use crate::checkpoint::{parse_rows, read_text, replace, replace_flushed, rows_te
 use crate::error::LogError;
 use crate::files::Files;
 
-const FILE: &str = "leader-epoch-checkpoint";
+/// Name of the file.
+pub(crate) const FILE: &str = "leader-epoch-checkpoint";
 
 /// A leader epoch and the offset of its first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -53,11 +53,6 @@ impl LogError {
         Self { cause: Some(Arc::new(cause)), ..Self::new(kind, path, what) }
     }
 
-    /// An error of the operating system with a file or folder of a log directory.
-    pub fn of_file(path: &Path, cause: io::Error) -> Self {
-        Self::io(path, "cannot be used", cause)
-    }
-
     pub(crate) fn malformed(path: &Path, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(LogErrorKind::Malformed, path, what)
     }
@@ -82,14 +77,21 @@ impl LogError {
         self.offset
     }
 
+    /// What went wrong, without the file's name and without the hint.
+    pub fn reason(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {cause}", self.what),
+            None => self.what.to_string(),
+        }
+    }
+
     /// What a person can do about it.
     pub const fn hint(&self) -> &'static str {
         match self.kind {
             LogErrorKind::Io => "look at the system's log for errors of this disk",
             LogErrorKind::StorageFull => "make room on the disk; nothing stored was lost",
             LogErrorKind::Damaged => {
-                "copy the folder, then dump the file with Kafka's DumpLogSegments; remove the \
-                 segment from this offset on only if its records can be had elsewhere"
+                "`ottla-broker check` shows all damage, `ottla-broker repair` what it would drop"
             }
             LogErrorKind::Foreign => "point the log directory at the right folder",
             LogErrorKind::Locked => "stop the other broker, or give this one another directory",
@@ -108,6 +110,17 @@ impl fmt::Display for LogError {
         }
         if let Some(cause) = &self.cause {
             write!(f, ": {cause}")?;
+        }
+        let partition = self.path.parent().filter(|_| self.kind == LogErrorKind::Damaged);
+        if let Some(partition) = partition
+            && let (Some(dir), Some(name)) = (partition.parent(), partition.file_name())
+        {
+            let (dir, name) = (dir.display(), name.to_string_lossy());
+            return write!(
+                f,
+                "; stop the broker; `ottla-broker check --data {dir}` shows all damage, \
+                 `ottla-broker repair --data {dir} --partition {name}` what it would drop"
+            );
         }
         write!(f, "; {}", self.hint())
     }

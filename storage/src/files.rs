@@ -1,6 +1,7 @@
 //! Files behind a trait: the disk, or memory that behaves like it.
 
 mod disk;
+mod faulty;
 mod mapped;
 mod memory;
 
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use disk::DiskFiles;
+pub use faulty::{Fault, FaultyFiles, Moment, Survives};
 pub use mapped::SealedBytes;
 pub use memory::MemoryFiles;
 
@@ -119,6 +121,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         test(&DiskFiles, dir.path().join("a/b"));
         test(&MemoryFiles::new(), PathBuf::from("/a/b"));
+        test(&FaultyFiles::new(), PathBuf::from("/a/b"));
     }
 
     fn write(file: &dyn File, bytes: &[u8], position: u64) {

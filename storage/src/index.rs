@@ -21,6 +21,8 @@ use crate::files::{File, Files, OpenMode, SealedBytes};
 const FIRST_BLOCK: usize = 64;
 /// Blocks at most: room for more words than the largest index file has.
 const BLOCKS: usize = 24;
+/// Most bytes that are read of an index: more than a segment of 2 GiB has entries for.
+const INDEX_MAX: usize = 512 << 20;
 /// Entries that may wait in memory before they are written behind.
 const WRITE_BEHIND: usize = 64;
 
@@ -364,6 +366,22 @@ impl<E: Entry> IndexWriter<E> {
     pub(crate) fn reset(&mut self, files: &dyn Files) -> Result<(), LogError> {
         self.entries = Arc::new(Growing::new());
         self.unlink(files)
+    }
+}
+
+/// All entries of an index file, and the bytes after the last; none if there is no file.
+pub(crate) fn read_entries<E: Entry>(
+    files: &dyn Files,
+    path: &Path,
+) -> io::Result<(Vec<E>, usize)> {
+    match read_at_most(files, path, INDEX_MAX) {
+        Ok(bytes) => {
+            let chunks = bytes.chunks_exact(E::SIZE);
+            let rest = chunks.remainder().len();
+            Ok((chunks.filter_map(E::decode).collect(), rest))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((Vec::new(), 0)),
+        Err(error) => Err(error),
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! There is no thread, no clock and no randomness in here: time is an argument.
 
+pub mod check;
 pub mod checkpoint;
 pub mod config;
 pub mod epochs;
@@ -19,6 +20,7 @@ pub mod lock;
 pub mod log;
 mod producers;
 mod recovery;
+pub mod repair;
 mod segment;
 pub mod validate;
 mod walk;
@@ -27,7 +29,10 @@ pub use checkpoint::{CleanShutdown, MetaProperties, OffsetCheckpoint};
 pub use config::LogConfig;
 pub use epochs::EpochEntry;
 pub use error::{LogError, LogErrorKind, ReadError, Rejected};
-pub use files::{DirEntry, DiskFiles, File, Files, MemoryFiles, OpenMode, SealedBytes};
+pub use files::{
+    DirEntry, DiskFiles, Fault, FaultyFiles, File, Files, MemoryFiles, Moment, OpenMode,
+    SealedBytes, Survives,
+};
 pub use lock::DirectoryLock;
 pub use log::{
     Appended, FlushJob, Flushed, Incoming, Log, LogReader, OpenReport, Opening, Origin, ReadRange,

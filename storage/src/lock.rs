@@ -20,6 +20,8 @@ static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// What Linux calls this boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// A noted boot is shorter.
+const NOTE_MAX: usize = 256;
 
 /// Holds a log directory until it is dropped. Kafka takes the same lock on the same file, `.lock`.
 #[derive(Debug)]
@@ -41,35 +43,37 @@ impl Drop for Held {
 impl DirectoryLock {
     /// Locks a directory, which must exist; kind `Locked` if somebody has it.
     pub fn acquire(dir: &Path) -> Result<Self, LogError> {
-        let metadata = fs::metadata(dir)
-            .map_err(|error| LogError::io(dir, "cannot look at the log directory", error))?;
-        let key = (metadata.dev(), metadata.ino());
-        if !HELD.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
-            let what = "the log directory is in use by another broker in this process";
-            return Err(LogError::new(LogErrorKind::Locked, dir, what));
-        }
-        let held = Held(key);
-        let path = dir.join(".lock");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|error| LogError::io(&path, "cannot open the lock file", error))?;
-        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => {
-                let what = "the log directory is in use by another process";
-                return Err(LogError::new(LogErrorKind::Locked, dir, what));
-            }
-            Err(error) => {
-                return Err(LogError::io(&path, "cannot lock the log directory", error.into()));
-            }
-        }
-        let same_boot = note_boot(&file)
-            .map_err(|error| LogError::io(&path, "cannot write the lock file", error))?;
+        let (file, held) = lock(dir)?;
+        let same_boot = note_boot(&file).map_err(|error| {
+            LogError::io(&dir.join(".lock"), "cannot write the lock file", error)
+        })?;
         Ok(Self { file, same_boot, _held: held })
+    }
+
+    /// Locks a directory to mend it: the boot that its last owner noted stays noted, so that the
+    /// next owner is still told whether the power was cut.
+    pub fn acquire_to_mend(dir: &Path) -> Result<Self, LogError> {
+        let same_boot = Self::noted_this_boot(dir);
+        let (file, held) = lock(dir)?;
+        Ok(Self { file, same_boot, _held: held })
+    }
+
+    /// Whether this boot of the machine is the one that the directory's last owner noted. Takes no
+    /// lock and notes nothing.
+    pub fn noted_this_boot(dir: &Path) -> bool {
+        // Closing the file would drop the lock of a broker in this process, which has noted it.
+        let key = fs::metadata(dir).map(|metadata| (metadata.dev(), metadata.ino()));
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        if key.is_ok_and(|key| held.contains(&key)) {
+            return true;
+        }
+        drop(held);
+        let noted = fs::File::open(dir.join(".lock")).and_then(|file| {
+            let mut noted = [0; NOTE_MAX];
+            let len = file.read_at(&mut noted, 0)?;
+            Ok(noted.get(..len).map(<[u8]>::to_vec))
+        });
+        this_boot().is_some_and(|boot| noted.is_ok_and(|noted| noted == Some(boot.into_bytes())))
     }
 
     /// Whether the machine has run on since the directory was last locked.
@@ -85,10 +89,46 @@ impl DirectoryLock {
     }
 }
 
+/// Takes the lock of a directory, in this process and against others.
+fn lock(dir: &Path) -> Result<(fs::File, Held), LogError> {
+    let metadata = fs::metadata(dir)
+        .map_err(|error| LogError::io(dir, "cannot look at the log directory", error))?;
+    let key = (metadata.dev(), metadata.ino());
+    if !HELD.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
+        let what = "the log directory is in use by another broker in this process";
+        return Err(LogError::new(LogErrorKind::Locked, dir, what));
+    }
+    let held = Held(key);
+    let path = dir.join(".lock");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| LogError::io(&path, "cannot open the lock file", error))?;
+    match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => {
+            let what = "the log directory is in use by another process";
+            return Err(LogError::new(LogErrorKind::Locked, dir, what));
+        }
+        Err(error) => {
+            return Err(LogError::io(&path, "cannot lock the log directory", error.into()));
+        }
+    }
+    Ok((file, held))
+}
+
+/// How this boot is noted; `None` where the system does not tell.
+fn this_boot() -> Option<String> {
+    let boot = fs::read_to_string(BOOT_ID).ok()?;
+    Some(format!("boot_id={}\n", boot.trim()))
+}
+
 /// Compares the boot noted in the file with this one, and notes this one.
 fn note_boot(file: &fs::File) -> io::Result<bool> {
-    let Ok(boot) = fs::read_to_string(BOOT_ID) else { return Ok(false) };
-    let boot = format!("boot_id={}\n", boot.trim());
+    let Some(boot) = this_boot() else { return Ok(false) };
     let mut noted = vec![0; boot.len() + 1];
     let len = file.read_at(&mut noted, 0)?;
     noted.truncate(len);

@@ -2,8 +2,8 @@
 
 use ottla_protocol::ErrorCode;
 use ottla_protocol::record::{
-    Batch, BatchError, BatchHeader, Compression, CompressionError, HEADER_LEN, RecordView,
-    TimestampType, batch::LENGTH_PREFIX, batch::MAGIC,
+    Batch, BatchError, BatchHeader, Compression, HEADER_LEN, RecordView, TimestampType,
+    batch::LENGTH_PREFIX, batch::MAGIC,
 };
 
 use crate::error::Rejected;
@@ -196,12 +196,8 @@ fn find_record(
 
 /// Looks at every record.
 fn check_records(batch: &Batch<'_>, rules: &AppendRules, now_ms: i64) -> Result<(), Rejected> {
-    let records = batch.records(rules.max_decompressed_bytes).map_err(|fault| match fault {
-        BatchError::Compression(CompressionError::Unsupported { .. }) => {
-            Rejected::new(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, fault.to_string())
-        }
-        fault => invalid(fault.to_string()),
-    })?;
+    let records =
+        batch.records(rules.max_decompressed_bytes).map_err(|fault| invalid(fault.to_string()))?;
     let earliest = now_ms.saturating_sub(rules.timestamp_before_max_ms);
     let dated = rules.timestamp_type == TimestampType::CreateTime;
     let latest = now_ms.saturating_add(rules.timestamp_after_max_ms);

@@ -229,7 +229,10 @@ fn damage_below_the_recovery_point_cuts_nothing() {
             let base: i64 = name[..20].parse().expect("a number");
             assert_eq!(error.offset(), Some(base));
             let text = error.to_string();
-            assert!(text.contains(name.as_str()) && text.contains("DumpLogSegments"), "{text}");
+            assert!(
+                text.contains(name.as_str()) && text.contains("ottla-broker repair --data"),
+                "{text}"
+            );
             assert_eq!(place.read(name), bad, "nothing was cut");
             assert_eq!(place.names_of(".log"), logs);
             place.write(name, &good);

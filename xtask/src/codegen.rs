@@ -15,8 +15,9 @@ mod tables;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use model::Message;
+pub(crate) use model::{Default, Field, Kind, Message, Span, Type};
 use output::Output;
+pub(crate) use tables::{ApiRow, apis as api_rows};
 
 /// The workspace's root folder.
 fn root() -> Result<PathBuf, String> {
@@ -46,7 +47,7 @@ pub(crate) fn run(options: &[&str]) -> Result<(), String> {
 /// Everything that the definitions in `spec` become, formatted, in a fixed order.
 fn outputs(spec: &Path) -> Result<Vec<Output>, String> {
     let messages = messages(spec)?;
-    let apis = tables::apis(&read(&spec.join("apis.tsv"))?)?;
+    let apis = apis(spec)?;
     let errors = tables::errors(&read(&spec.join("errors.tsv"))?)?;
     for message in &messages {
         tables::check_api(&apis, message)?;
@@ -68,8 +69,18 @@ fn outputs(spec: &Path) -> Result<Vec<Output>, String> {
     Ok(outputs)
 }
 
+/// The lines of `apis.tsv`.
+pub(crate) fn apis(spec: &Path) -> Result<Vec<ApiRow>, String> {
+    api_rows(&read(&spec.join("apis.tsv"))?)
+}
+
+/// The messages that a definition file called `name` with this text defines.
+pub(crate) fn parsed(name: &str, text: &str) -> Result<Vec<Message>, String> {
+    parse::parse(name, text).and_then(resolve::resolve).map_err(|error| error.to_string())
+}
+
 /// All messages of all `.msg` files, by file name.
-fn messages(spec: &Path) -> Result<Vec<Message>, String> {
+pub(crate) fn messages(spec: &Path) -> Result<Vec<Message>, String> {
     let entries = fs::read_dir(spec).map_err(|e| format!("{}: {e}", spec.display()))?;
     let mut files = Vec::new();
     for entry in entries {
@@ -82,8 +93,7 @@ fn messages(spec: &Path) -> Result<Vec<Message>, String> {
     let mut messages = Vec::new();
     for path in files {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let parsed = parse::parse(&name, &read(&path)?).map_err(|e| e.to_string())?;
-        messages.extend(resolve::resolve(parsed).map_err(|e| e.to_string())?);
+        messages.extend(parsed(&name, &read(&path)?)?);
     }
     Ok(messages)
 }

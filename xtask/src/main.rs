@@ -35,6 +35,7 @@ usage: cargo xtask COMMAND
   dist python|node|c    what a user installs, under target/dist
   interop smoke         kcat and confluent-kafka on our broker, our client on Apache
                         Kafka; or one of them: kcat, confluent, kafka
+  interop spec          our definitions of messages against those in Kafka's jars
   demo [--keep DIR] [--tamper drop|dup|swap]
                         a year of flights through the embedded broker, in all
                         four languages, and what must hold at the end

@@ -52,6 +52,9 @@ pub(crate) static NPM: Tool =
 /// A Java runtime, for Apache Kafka.
 pub(crate) static JAVA: Tool =
     Tool { name: "java", probe: &["java", "-version"], packages: &["default-jre-headless"] };
+/// A Java compiler, and `jar`, which unpacks.
+pub(crate) static JDK: Tool =
+    Tool { name: "javac", probe: &["javac", "-version"], packages: &["default-jdk-headless"] };
 /// Fetches Apache Kafka.
 pub(crate) static MAVEN: Tool =
     Tool { name: "mvn", probe: &["mvn", "--version"], packages: &["maven"] };

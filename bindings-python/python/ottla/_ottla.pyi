@@ -20,14 +20,12 @@ __all__ = [
     "Sent",
     "Signal",
     "__version__",
-    "forked",
     "restore_record",
 ]
 __version__: str
 
 _T = TypeVar("_T")
 
-def forked() -> None: ...
 def restore_record(
     topic: str | None,
     partition: int | None,

@@ -7,8 +7,6 @@ import time
 import weakref
 from typing import Protocol
 
-from . import _ottla
-
 EXIT_DEADLINE = 5.0
 """Seconds that all producers together get at the interpreter's end to send what they hold."""
 
@@ -44,7 +42,6 @@ def _close_all() -> None:
 def _in_child() -> None:
     # Threads do not survive a fork: what was open is the parent's, and raises ForkedError here.
     _open.clear()
-    _ottla.forked()
 
 
 atexit.register(_close_all)

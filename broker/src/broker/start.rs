@@ -26,13 +26,13 @@ use crate::driver::folder::DataFolder;
 use crate::driver::partition::{Partition, PartitionSetup};
 use crate::driver::quorum;
 use crate::driver::signals::Blocked;
-use crate::driver::upkeep::{self, Upkeep};
 use crate::driver::writer::{ReadyList, STACK_BYTES, Writer};
 use crate::node::{METADATA_TOPIC, Node, Phase, Topics};
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
 use crate::server::listener;
 use crate::server::outbox::HeldBytes;
+use crate::state::fetch_sessions::FetchSessions;
 
 /// Kafka's id of the metadata log's topic: all zero but the last bit.
 const METADATA_TOPIC_ID: ottla_protocol::Uuid =
@@ -100,7 +100,7 @@ fn new_node(
         metadata_log,
         controller: Controller::new(),
         coordinator: Coordinator::new(),
-        upkeep: Upkeep::default(),
+        fetch_sessions: Mutex::new(FetchSessions::new(settings.fetch_session_slots)),
         requests: RequestBudget::new(settings.requests_bytes),
         answers: HeldBytes::default(),
         buffers: Buffers::default(),
@@ -216,7 +216,6 @@ fn launch(node: &Arc<Node>, listener: TcpListener) -> Result<(Runtime, Receiver<
         let _late = last.send(()).is_err();
     });
     runtime.spawn(run_timers(node.clone()));
-    runtime.spawn(upkeep::run(node.clone()));
     Ok((runtime, served))
 }
 

@@ -50,20 +50,20 @@ pub(super) const NOT_HERE: &str = "\
     group.streams.session.timeout.ms group.streams.topology.description.plugin.class \
     initial.broker.registration.timeout.ms inter.broker.listener.name \
     kafka.metrics.polling.interval.secs kafka.metrics.reporters \
-    leader.imbalance.check.interval.seconds listener.security.protocol.map listeners \
+    leader.imbalance.check.interval.seconds listener.security.protocol.map \
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms \
     log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size \
     log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms \
     log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads \
-    log.dir log.dir.failure.timeout.ms log.dirs log.flush.interval.messages \
-    log.flush.interval.ms \
+    log.dir log.dir.failure.timeout.ms log.flush.interval.messages \
+    log.flush.interval.ms log.flush.offset.checkpoint.interval.ms \
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms \
     log.local.retention.bytes log.local.retention.ms log.preallocate log.remote.copy.lag.bytes \
-    log.remote.copy.lag.ms \
-    \
+    log.remote.copy.lag.ms log.retention.bytes log.retention.check.interval.ms \
+    log.retention.hours log.retention.minutes log.retention.ms log.segment.delete.delay.ms \
     max.connection.creation.rate max.connections max.connections.per.ip \
     max.connections.per.ip.overrides \
-    max.incremental.fetch.session.cache.slots max.request.partition.size.limit \
+    max.request.partition.size.limit \
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots \
     metadata.log.max.snapshot.interval.ms metadata.log.segment.ms \
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms \

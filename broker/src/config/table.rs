@@ -1,5 +1,7 @@
 //! The broker's options: one table with Kafka's names, types and defaults.
 
+use std::path::PathBuf;
+
 use super::kafka_names::NOT_HERE;
 use super::nearest::nearest;
 
@@ -31,6 +33,10 @@ pub enum OptionKind {
     List(&'static [&'static str]),
     /// `[NAME://]HOST:PORT`, or nothing.
     Address,
+    /// `[NAME://][HOST]:PORT`, or nothing.
+    Listener,
+    /// The path of one folder, or nothing.
+    Folder,
 }
 
 /// Why an option cannot be set.
@@ -48,6 +54,13 @@ pub enum OptionError {
     NotHere {
         /// What was asked for.
         name: String,
+    },
+    /// A file of options cannot be used.
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why, line by line.
+        reason: String,
     },
     /// The value is none that the option takes.
     Value {
@@ -70,6 +83,7 @@ impl std::fmt::Display for OptionError {
             Self::NotHere { name } => {
                 write!(out, "{name:?} is an option of Apache Kafka that this broker does not have")
             }
+            Self::File { file, reason } => write!(out, "{}: {reason}", file.display()),
             Self::Value { name, value, expected } => {
                 write!(out, "option {name:?} cannot be {value:?}: it takes {expected}")
             }
@@ -93,7 +107,7 @@ const fn row(
     OptionRow { name, kind, default, doc }
 }
 
-use OptionKind::{Address, Choice, Flag, List, Number, OptionalNumber};
+use OptionKind::{Address, Choice, Flag, Folder, List, Listener, Number, OptionalNumber};
 
 /// All options, sorted by name.
 #[rustfmt::skip]
@@ -105,29 +119,27 @@ pub static OPTIONS: &[OptionRow] = &[
     row("delete.topic.enable", Flag, "true", "Whether topics can be deleted."),
     row("fetch.max.bytes", Number(1024, INT), "57671680", "Most bytes of records in one answer to a fetch."),
     row("group.initial.rebalance.delay.ms", Number(0, INT), "0", "Wait for more members before an empty group's first rebalance. Kafka: 3000."),
+    row("group.max.bytes", Number(1024, INT), "16777216", "Most bytes that the members of a group may bring along or be assigned. Not in Kafka."),
     row("group.max.session.timeout.ms", Number(1, INT), "1800000", "Longest session timeout that a member may ask for."),
-    row("group.max.size", Number(1, INT), "2147483647", "Most members of a group."),
+    row("group.max.size", Number(1, INT), "10000", "Most members of a group. Kafka: no limit."),
     row("group.min.session.timeout.ms", Number(1, INT), "6000", "Shortest session timeout that a member may ask for."),
     row("io.threads", Number(0, 1024), "0", "Threads that serve connections; 0: one a core, at most 4. Not in Kafka."),
+    row("listeners", Listener, "", "Address to listen on; there is one listener. `--listen` goes before it."),
     row("log.cleanup.policy", List(POLICIES), "delete", "Default of cleanup.policy of topics."),
-    row("log.flush.offset.checkpoint.interval.ms", Number(1, INT), "60000", "How often it is noted up to where logs are synced, which a start after a crash need not check."),
+    row("log.dirs", Folder, "", "Folder that keeps the data; there is one. `--data` and `--memory` go before it."),
     row("log.index.interval.bytes", Number(0, INT), "4096", "Bytes of records between two entries of an index."),
     row("log.index.size.max.bytes", Number(4, INT), "10485760", "Most bytes of an index; a segment is rolled before."),
     row("log.message.timestamp.after.max.ms", Number(0, LONG), "3600000", "How far a record's time may lie ahead of the broker's."),
     row("log.message.timestamp.before.max.ms", Number(0, LONG), "9223372036854775807", "How far a record's time may lie behind the broker's."),
     row("log.message.timestamp.type", Choice(TIMESTAMP_TYPES), "CreateTime", "Whose time a record carries."),
-    row("log.retention.bytes", Number(-1, LONG), "-1", "Bytes of a partition that stay when older segments go; -1: no limit."),
-    row("log.retention.check.interval.ms", Number(1, LONG), "300000", "How often old segments are looked for."),
-    row("log.retention.hours", Number(-1, INT), "168", "Age at which records go, unless log.retention.minutes or .ms is set; -1: never."),
-    row("log.retention.minutes", OptionalNumber(-1, INT), "", "Age at which records go, unless log.retention.ms is set; -1: never."),
-    row("log.retention.ms", OptionalNumber(-1, LONG), "", "Age at which records go; -1: never."),
     row("log.roll.hours", Number(1, INT), "168", "Age at which a segment is rolled, unless log.roll.ms is set."),
     row("log.roll.jitter.hours", Number(0, INT), "0", "Most that is taken off that age, unless log.roll.jitter.ms is set."),
     row("log.roll.jitter.ms", OptionalNumber(0, LONG), "", "Most that is taken off the age at which a segment is rolled."),
     row("log.roll.ms", OptionalNumber(1, LONG), "", "Age at which a segment is rolled."),
     row("log.segment.bytes", Number(1_048_576, INT), "1073741824", "Size at which a segment is rolled."),
-    row("log.segment.delete.delay.ms", Number(0, LONG), "60000", "How long files of old segments stay after they are given up."),
     row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a batch's records, decompressed, where they are looked at."),
+    row("max.incremental.fetch.session.cache.slots", Number(0, INT), "1000", "Most fetch sessions that are kept; who gets none names all it wants in each fetch."),
+    row("max.partitions", Number(1, INT), "20000", "Most partitions of all topics together. Not in Kafka."),
     row("message.max.bytes", Number(0, INT), "1048588", "Largest record batch."),
     row("metadata.log.segment.bytes", Number(8_388_608, INT), "1073741824", "Size at which a segment of the metadata log is rolled."),
     row("min.insync.replicas", Number(1, INT), "1", "Replicas that must be in sync for a write with acks=all."),
@@ -171,13 +183,18 @@ impl OptionKind {
     pub(super) fn takes(self, value: &str) -> bool {
         match self {
             Flag => matches!(value, "true" | "false"),
-            OptionalNumber(..) | Address if value.is_empty() => true,
+            OptionalNumber(..) | Address | Listener | Folder if value.is_empty() => true,
             Number(least, most) | OptionalNumber(least, most) => {
                 value.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
             }
             Choice(words) => words.contains(&value),
             List(words) => value.split(',').all(|word| words.contains(&word.trim())),
             Address => super::advertised(value).is_some(),
+            Listener => {
+                let port = super::address_of(value).rsplit_once(':').map(|(_, port)| port);
+                port.is_some_and(|port| port.parse::<u16>().is_ok()) && !value.contains(',')
+            }
+            Folder => !value.contains(','),
         }
     }
 }
@@ -193,6 +210,8 @@ impl std::fmt::Display for OptionKind {
             Choice(words) => write!(out, "{}", words.join(" or ")),
             List(words) => write!(out, "a list out of {}", words.join(", ")),
             Address => out.write_str("HOST:PORT, or PLAINTEXT://HOST:PORT"),
+            Listener => out.write_str("one address: HOST:PORT, or PLAINTEXT://HOST:PORT"),
+            Folder => out.write_str("the path of one folder"),
         }
     }
 }

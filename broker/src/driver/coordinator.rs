@@ -11,7 +11,7 @@ mod tests;
 mod timers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
@@ -67,8 +67,24 @@ impl std::fmt::Debug for Coordinator {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a shard. After a panic under the lock nobody can vouch for its groups: those who wait are
+/// sent away, and the groups are read from their log again.
+fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    loop {
+        let mut guard = match shard.lock() {
+            Ok(guard) => return guard,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        shard.clear_poison();
+        if !matches!(*guard, Shard::Running(_)) {
+            // The others hold nothing that could be half done.
+            return guard;
+        }
+        tracing::error!("groups are read from their log again, after a panic over them");
+        let lost = Coordinator::drop_shard(&mut guard);
+        drop(guard);
+        run_all(lost);
+    }
 }
 
 impl Coordinator {
@@ -336,6 +352,7 @@ fn limits(node: &Node) -> GroupLimits {
         session_timeout_min_ms: settings.group_min_session_ms,
         session_timeout_max_ms: settings.group_max_session_ms,
         members_max: settings.group_max_size,
+        bytes_max: settings.group_max_bytes,
         initial_delay: std::time::Duration::from_millis(delay),
         offset_metadata_max: settings.offset_metadata_max_bytes,
         offsets_retention_ms: settings.offsets_retention_ms,

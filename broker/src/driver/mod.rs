@@ -10,5 +10,4 @@ pub(crate) mod partition;
 pub(crate) mod quorum;
 pub(crate) mod replay;
 pub(crate) mod signals;
-pub(crate) mod upkeep;
 pub(crate) mod writer;

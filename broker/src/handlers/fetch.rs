@@ -1,22 +1,36 @@
 //! Fetch: reads below the high watermark, and waits for more where the client asks for it.
 
-use std::sync::Arc;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::fetch_response as answer;
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
-use ottla_protocol::{ErrorCode, Records, Uuid};
-use ottla_storage::{ReadError, ReadRange};
+use ottla_protocol::{ErrorCode, Records};
 
+pub(super) use self::read::check_epoch;
+use self::read::{AllFound, Found, Limits, Wanted, read, resolve};
 use crate::driver::first::{First, first};
+use crate::driver::folder::random_id;
 use crate::driver::partition::{FetchWake, Partition};
 use crate::node::Node;
+use crate::server::connection::ConnectionInfo;
+use crate::server::dispatch::RequestInfo;
 use crate::server::hangup::Hangup;
 use crate::server::outbox::Reply;
+use crate::state::fetch_sessions::{
+    FetchSessions, Kind, NO_SESSION, PartitionRef, SessionFetch, TopicRef, Want,
+};
 use crate::state::waiting::FetchToken;
 
 /// From this version on topics have ids and no names (KIP-516).
 const IDS_FROM: i16 = 13;
+
+/// From this version on an answer says who leads where the client did not know (KIP-951).
+const LEADERS_FROM: i16 = 16;
 
 /// The isolation level at which a client sees committed transactions only.
 const READ_COMMITTED: i8 = 1;
@@ -25,17 +39,20 @@ const READ_COMMITTED: i8 = 1;
 /// back, which then no longer needs its request.
 pub(crate) fn handle(
     node: &Arc<Node>,
-    version: i16,
+    info: RequestInfo<'_>,
     request: &FetchRequest<'_>,
     reply: Reply,
 ) -> Option<WaitingFetch> {
-    // We never open a session (KIP-227), so a session's id is one of another life of this broker.
-    if request.session_id != 0 {
-        let error_code = ErrorCode::FETCH_SESSION_ID_NOT_FOUND;
-        reply.answer(&FetchResponse { error_code, ..FetchResponse::default() });
-        return None;
-    }
-    let (topics, wanted) = asked(node, version, request);
+    let by_id = info.version >= IDS_FROM;
+    let now = node.clock.now();
+    let begun = match sessions(node).begin(session_fetch(request, by_id), now) {
+        Ok(begun) => begun,
+        Err(error_code) => {
+            reply.answer(&FetchResponse { error_code, ..FetchResponse::default() });
+            return None;
+        }
+    };
+    let wanted = resolve(node, begun.wants);
     let limits = Limits {
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(request.max_bytes)
@@ -44,13 +61,54 @@ pub(crate) fn handle(
     };
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let found = read(&wanted, limits);
-    let committed = request.isolation_level == READ_COMMITTED;
-    let fetch = Fetch { topics, wanted, committed, reply };
-    if found.is_enough(limits) || wait.is_zero() || fetch.wanted.is_empty() {
-        fetch.send(found);
+    let fetch = Fetch {
+        wanted,
+        kind: begun.kind,
+        by_id,
+        committed: request.isolation_level == READ_COMMITTED,
+        connection: info.connection.clone(),
+        reply,
+    };
+    if found.is_enough(limits) || wait.is_zero() {
+        fetch.send(node, found);
         return None;
     }
-    Some(WaitingFetch { fetch, limits, deadline: node.clock.now() + wait, found })
+    Some(WaitingFetch { fetch, limits, deadline: now + wait, found })
+}
+
+fn sessions(node: &Node) -> MutexGuard<'_, FetchSessions> {
+    // After a panic a session may be half changed: clients can do without any of them.
+    node.fetch_sessions.lock().unwrap_or_else(|poisoned| {
+        node.fetch_sessions.clear_poison();
+        let mut sessions = poisoned.into_inner();
+        *sessions = FetchSessions::new(node.settings.fetch_session_slots);
+        sessions
+    })
+}
+
+/// What a request says to its session.
+fn session_fetch(request: &FetchRequest<'_>, by_id: bool) -> SessionFetch {
+    let topic_ref =
+        |name: &str, id| if by_id { TopicRef::Id(id) } else { TopicRef::Name(name.into()) };
+    let mut wants = Vec::new();
+    for asked in &request.topics {
+        let topic = topic_ref(asked.topic, asked.topic_id);
+        wants.extend(asked.partitions.iter().map(|part| {
+            let want = Want {
+                offset: part.fetch_offset,
+                max_bytes: part.partition_max_bytes,
+                leader_epoch: part.current_leader_epoch,
+            };
+            (PartitionRef { topic: topic.clone(), index: part.partition }, want)
+        }));
+    }
+    let mut forgets = Vec::new();
+    for forgotten in &request.forgotten_topics_data {
+        let topic = topic_ref(forgotten.topic, forgotten.topic_id);
+        let indexes = forgotten.partitions.iter();
+        forgets.extend(indexes.map(|index| PartitionRef { topic: topic.clone(), index: *index }));
+    }
+    SessionFetch { id: request.session_id, epoch: request.session_epoch, by_id, wants, forgets }
 }
 
 /// A fetch that found too little.
@@ -73,150 +131,21 @@ impl WaitingFetch {
             // Not left unanswered: a client that only sends no more may still read.
             First::B(()) => read(wanted, limits),
         };
-        fetch.send(found);
+        fetch.send(node, found);
     }
 }
 
 /// What a fetch asks for and how it is answered.
 struct Fetch {
-    topics: Vec<Asked>,
     wanted: Vec<Wanted>,
+    /// What it is to its session.
+    kind: Kind,
+    /// Topics have ids in place of names.
+    by_id: bool,
     /// The client sees committed transactions only.
     committed: bool,
+    connection: ConnectionInfo,
     reply: Reply,
-}
-
-/// A topic as it was asked for, and how many of the wanted partitions are its.
-struct Asked {
-    name: Arc<str>,
-    id: Uuid,
-    partitions: usize,
-}
-
-/// How much a fetch may wait for and take.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    min_bytes: usize,
-    max_bytes: usize,
-}
-
-/// One partition of a request.
-struct Wanted {
-    partition: Result<Arc<Partition>, ErrorCode>,
-    index: i32,
-    offset: i64,
-    max_bytes: usize,
-}
-
-/// What one partition had.
-struct Found {
-    error: ErrorCode,
-    high_watermark: i64,
-    log_start: i64,
-    range: Option<ReadRange>,
-}
-
-/// What all of them had.
-struct AllFound {
-    parts: Vec<Found>,
-    bytes: usize,
-    failed: bool,
-}
-
-impl AllFound {
-    fn is_enough(&self, limits: Limits) -> bool {
-        self.failed || self.bytes >= limits.min_bytes
-    }
-}
-
-fn asked(node: &Node, version: i16, request: &FetchRequest<'_>) -> (Vec<Asked>, Vec<Wanted>) {
-    let known = node.topics.load();
-    let mut topics = Vec::with_capacity(request.topics.len());
-    let mut wanted = Vec::new();
-    for asked in &request.topics {
-        let topic = if version >= IDS_FROM {
-            known.of_id(asked.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
-        } else {
-            known.named(asked.topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
-        };
-        topics.push(Asked {
-            name: topic.map_or_else(|_| Arc::from(asked.topic), |topic| topic.name.clone()),
-            id: asked.topic_id,
-            partitions: asked.partitions.len(),
-        });
-        for part in &asked.partitions {
-            let partition = topic.and_then(|topic| {
-                let partition = topic.partition(part.partition);
-                let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-                check_epoch(part.current_leader_epoch, partition.leader_epoch())?;
-                Ok(partition.clone())
-            });
-            wanted.push(Wanted {
-                partition,
-                index: part.partition,
-                offset: part.fetch_offset,
-                max_bytes: usize::try_from(part.partition_max_bytes).unwrap_or(0),
-            });
-        }
-    }
-    (topics, wanted)
-}
-
-/// Whether the client knows the leader that we are (KIP-320).
-pub(super) fn check_epoch(known: i32, ours: i32) -> Result<(), ErrorCode> {
-    match known {
-        -1 => Ok(()),
-        known if known < ours => Err(ErrorCode::FENCED_LEADER_EPOCH),
-        known if known > ours => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
-        _ => Ok(()),
-    }
-}
-
-fn read(wanted: &[Wanted], limits: Limits) -> AllFound {
-    let mut all = AllFound { parts: Vec::with_capacity(wanted.len()), bytes: 0, failed: false };
-    for part in wanted {
-        let left = limits.max_bytes.saturating_sub(all.bytes);
-        // KIP-74: the first batch of an answer comes whole whatever its size, or a consumer with
-        // small limits would never get past it.
-        let found = read_one(part, left, all.bytes == 0);
-        all.failed |= found.error != ErrorCode::NONE;
-        all.bytes += found.range.as_ref().map_or(0, |range| range.len);
-        all.parts.push(found);
-    }
-    all
-}
-
-fn read_one(part: &Wanted, left: usize, first_batch_whole: bool) -> Found {
-    let failed = |error| Found { error, high_watermark: -1, log_start: -1, range: None };
-    let partition = match &part.partition {
-        Ok(partition) => partition,
-        Err(error) => return failed(*error),
-    };
-    let log = match partition.log() {
-        Ok(log) => log,
-        Err(error) => return failed(error.code()),
-    };
-    // Before the read: what comes later moves the high watermark, and the fetch then reads again.
-    let high_watermark = partition.high_watermark();
-    let log_start = log.log_start();
-    let max_bytes = part.max_bytes.min(left);
-    let found = |error, range| Found { error, high_watermark, log_start, range };
-    if part.offset > high_watermark || part.offset < log_start {
-        return found(ErrorCode::OFFSET_OUT_OF_RANGE, None);
-    }
-    match log.read(part.offset, max_bytes, high_watermark, first_batch_whole) {
-        Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
-        Err(ReadError::OutOfRange { .. }) => found(ErrorCode::OFFSET_OUT_OF_RANGE, None),
-        Err(error) => {
-            let (topic, index) = (partition.topic(), partition.index());
-            tracing::error!(%topic, index, offset = part.offset, %error, "a fetch cannot read");
-            let code = match error {
-                ReadError::Corrupt(_) => ErrorCode::CORRUPT_MESSAGE,
-                _ => ErrorCode::KAFKA_STORAGE_ERROR,
-            };
-            found(code, None)
-        }
-    }
 }
 
 /// Reads again whenever a high watermark rises, until there is enough or no more time.
@@ -275,37 +204,127 @@ impl Drop for Parked<'_> {
 }
 
 impl Fetch {
-    fn send(self, found: AllFound) {
-        let mut ranges = Vec::new();
-        let mut parts = self.wanted.iter().zip(found.parts).map(|(part, found)| {
-            let records = match found.range {
-                Some(range) => {
-                    let records = Records::Detached(range.len);
-                    ranges.push(range);
-                    records
-                }
-                // Old clients take null for a broken answer.
-                None => Records::Inline(&[]),
-            };
-            answer::PartitionData {
-                partition_index: part.index,
-                error_code: found.error,
-                high_watermark: found.high_watermark,
-                // Without transactions nothing is held back.
-                last_stable_offset: found.high_watermark,
-                log_start_offset: found.log_start,
-                aborted_transactions: self.committed.then(Vec::new),
-                records,
-                ..answer::PartitionData::default()
+    fn send(self, node: &Node, found: AllFound) {
+        let mut parts: Vec<_> = self.wanted.iter().zip(found.parts).collect();
+        // As in Kafka, what is not there comes after what is.
+        parts.sort_by_key(|(wanted, _)| wanted.partition.is_err());
+        let session_id = match self.settle(node, &mut parts) {
+            Ok(session_id) => session_id,
+            Err((session_id, error_code)) => {
+                let refused = FetchResponse { error_code, session_id, ..FetchResponse::default() };
+                self.reply.answer(&refused);
+                return;
             }
-        });
-        let responses = self.topics.iter().map(|asked| answer::FetchableTopicResponse {
-            topic: &asked.name,
-            topic_id: asked.id,
-            partitions: parts.by_ref().take(asked.partitions).collect(),
-        });
-        let response = FetchResponse { responses: responses.collect(), ..FetchResponse::default() };
-        drop(parts);
+        };
+        let (host, port) = self.connection.advertised(node);
+        let unsure = |code| {
+            matches!(code, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH)
+        };
+        let mut response = FetchResponse { session_id, ..FetchResponse::default() };
+        let mut ranges = Vec::new();
+        let mut last = None;
+        for (wanted, found) in parts {
+            let error = found.error;
+            let mut data = partition_data(wanted.asked.index, found, self.committed, &mut ranges);
+            if self.reply.version() >= LEADERS_FROM
+                && unsure(error)
+                && let Ok(partition) = &wanted.partition
+            {
+                data.current_leader.leader_id = node.node_id;
+                data.current_leader.leader_epoch = partition.leader_epoch();
+                response.node_endpoints = vec![answer::NodeEndpoint {
+                    node_id: node.node_id,
+                    host: &host,
+                    port,
+                    ..answer::NodeEndpoint::default()
+                }];
+            }
+            if last != Some(&wanted.asked.topic) {
+                response.responses.push(topic_data(&wanted.asked.topic));
+                last = Some(&wanted.asked.topic);
+            }
+            if let Some(topic) = response.responses.last_mut() {
+                topic.partitions.push(data);
+            }
+        }
         self.reply.answer_with(&response, ranges);
+    }
+
+    /// Tells the session what is answered, and leaves out what its client knows.
+    fn settle(
+        &self,
+        node: &Node,
+        parts: &mut Vec<(&Wanted, Found)>,
+    ) -> Result<i32, (i32, ErrorCode)> {
+        match self.kind {
+            Kind::Sessionless => Ok(NO_SESSION),
+            Kind::Full => {
+                let answered = parts
+                    .iter()
+                    .map(|(wanted, found)| (wanted.asked.clone(), wanted.want, found.told()));
+                let answered = answered.collect();
+                let mut sessions = sessions(node);
+                let fresh = fresh_id(&sessions);
+                Ok(sessions.create(fresh, self.by_id, answered, node.clock.now()))
+            }
+            Kind::Incremental { id, epoch } => {
+                let told = parts.iter().map(|(wanted, found)| (wanted.asked.clone(), found.told()));
+                let told: Vec<_> = told.collect();
+                let sent = sessions(node).answer(id, epoch, &told).map_err(|error| (id, error))?;
+                let mut sent = sent.into_iter();
+                parts.retain(|_| sent.next().unwrap_or(true));
+                Ok(id)
+            }
+        }
+    }
+}
+
+/// An id that no session has; none if there are no random numbers.
+fn fresh_id(sessions: &FetchSessions) -> i32 {
+    loop {
+        let Ok(random) = random_id() else { return NO_SESSION };
+        let [a, b, c, d, ..] = random.0;
+        // Ids are above zero.
+        let id = i32::from_be_bytes([a & 0x7f, b, c, d]);
+        if id != NO_SESSION && !sessions.has(id) {
+            return id;
+        }
+    }
+}
+
+fn topic_data(topic: &TopicRef) -> answer::FetchableTopicResponse<'_> {
+    let mut data = answer::FetchableTopicResponse::default();
+    match topic {
+        TopicRef::Name(name) => data.topic = name,
+        TopicRef::Id(id) => data.topic_id = *id,
+    }
+    data
+}
+
+fn partition_data(
+    index: i32,
+    found: Found,
+    committed: bool,
+    ranges: &mut Vec<ottla_storage::ReadRange>,
+) -> answer::PartitionData<'static> {
+    let records = match found.range {
+        Some(range) => {
+            let records = Records::Detached(range.len);
+            ranges.push(range);
+            records
+        }
+        // Old clients take null for a broken answer.
+        None => Records::Inline(&[]),
+    };
+    answer::PartitionData {
+        partition_index: index,
+        error_code: found.error,
+        high_watermark: found.high_watermark,
+        // Without transactions nothing is held back.
+        last_stable_offset: found.high_watermark,
+        log_start_offset: found.log_start,
+        aborted_transactions: committed.then(Vec::new),
+        records,
+        ..answer::PartitionData::default()
     }
 }

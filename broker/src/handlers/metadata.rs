@@ -1,6 +1,7 @@
 //! Metadata: topics, their partitions and the address of this broker; creates topics when asked to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ottla_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
@@ -8,10 +9,11 @@ use ottla_protocol::messages::metadata_response::{
 use ottla_protocol::messages::{MetadataRequest, MetadataResponse};
 use ottla_protocol::{ErrorCode, Uuid};
 
-use crate::driver::controller::NewTopic;
+use crate::driver::controller::{Ask, Created, Refusal, TopicRequest};
 use crate::node::{Node, Topic, TopicMap};
 use crate::server::dispatch::RequestInfo;
 use crate::server::outbox::Reply;
+use crate::state::topics::check_name;
 
 /// In version 0 an empty list means all topics, later null does.
 const NULL_IS_ALL_FROM: i16 = 1;
@@ -28,7 +30,7 @@ pub(crate) fn handle(
 ) {
     let asked = asked(&request, info.version);
     let (host, port) = info.connection.advertised(node);
-    let answer = Answering { node: node.clone(), asked, host, port, refused: Vec::new() };
+    let answer = Answering { node: node.clone(), asked, host, port, refused: BTreeMap::new() };
     let missing = if request.allow_auto_topic_creation && node.settings.auto_create_topics {
         answer.missing()
     } else {
@@ -72,69 +74,67 @@ struct Answering {
     host: String,
     port: i32,
     /// Topics that could not be created.
-    refused: Vec<(String, ErrorCode)>,
+    refused: BTreeMap<String, ErrorCode>,
 }
 
-/// Creates topics, and answers when the last one is there or refused.
-fn create(node: &Arc<Node>, missing: Vec<String>, answer: Answering, reply: Reply) {
-    struct Creating {
-        open: usize,
-        answer: Option<(Answering, Reply)>,
-    }
-    let creating = Creating { open: missing.len(), answer: Some((answer, reply)) };
-    let creating = Arc::new(Mutex::new(creating));
+/// Creates topics, all in one decision, and answers when they are there or refused.
+fn create(node: &Arc<Node>, missing: Vec<String>, mut answer: Answering, reply: Reply) {
+    let mut requests = Vec::with_capacity(missing.len());
     for name in missing {
-        let waiting = creating.clone();
-        let topic = NewTopic {
-            name: name.clone(),
-            partitions: -1,
-            replication_factor: -1,
-            configs: Vec::new(),
-        };
-        node.controller.create_topic(
-            node,
-            topic,
-            Box::new(move |created| {
-                let mut creating = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                creating.open -= 1;
-                let last = creating.open == 0;
-                if let Some((answer, _)) = &mut creating.answer {
-                    match created {
-                        Ok(()) => {}
-                        // Somebody else was faster.
-                        Err(refused) if refused.code == ErrorCode::TOPIC_ALREADY_EXISTS => {}
-                        Err(refused) => {
-                            tracing::info!(topic = name, error = %refused.message,
-                                "a topic that a client asked for is not created");
-                            answer.refused.push((name, refused.code));
-                        }
-                    }
-                }
-                let done = if last { creating.answer.take() } else { None };
-                drop(creating);
-                if let Some((answer, reply)) = done {
-                    answer.send(reply);
-                }
+        match check_name(&name) {
+            Ok(()) => requests.push(TopicRequest {
+                name,
+                partitions: -1,
+                replication_factor: -1,
+                ..TopicRequest::default()
             }),
-        );
+            // No matter for the controller, whose decisions come one at a time.
+            Err(refusal) => answer.note_refused(name, refusal),
+        }
     }
+    if requests.is_empty() {
+        answer.send(reply);
+        return;
+    }
+    let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
+    let done = Box::new(move |outcomes: Vec<Result<Created, Refusal>>| {
+        for (name, outcome) in names.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(_created) => {}
+                // Somebody else was faster.
+                Err(refused) if refused.code == ErrorCode::TOPIC_ALREADY_EXISTS => {}
+                Err(refused) => answer.note_refused(name, refused),
+            }
+        }
+        answer.send(reply);
+    });
+    node.controller.create_topics(node, &requests, Ask::Create, done);
 }
 
 impl Answering {
-    /// The names asked for that are no topics.
+    /// The names asked for that are no topics, each once.
     fn missing(&self) -> Vec<String> {
         let Asked::Some(topics) = &self.asked else { return Vec::new() };
         let known = self.node.topics.load();
-        let mut missing: Vec<String> = Vec::new();
-        for topic in topics {
-            if let AskedTopic::Name(name) = topic
-                && known.named(name).is_none()
-                && !missing.contains(name)
-            {
-                missing.push(name.clone());
-            }
+        let missing: BTreeSet<&str> = topics
+            .iter()
+            .filter_map(|topic| match topic {
+                AskedTopic::Name(name) => Some(name.as_str()),
+                AskedTopic::Id(_) => None,
+            })
+            .filter(|name| known.named(name).is_none())
+            .collect();
+        missing.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Keeps what the answer says about a topic that cannot be created.
+    fn note_refused(&mut self, name: String, refused: Refusal) {
+        // One line a request, whatever number of names it has.
+        if self.refused.is_empty() {
+            tracing::info!(topic = name, error = %refused.message,
+                "a topic that a client asked for is not created");
         }
-        missing
+        self.refused.insert(name, refused.code);
     }
 
     fn send(&self, reply: Reply) {
@@ -179,9 +179,9 @@ impl Answering {
         if let Some(topic) = topic {
             return self.describe(topic);
         }
-        let refused = self.refused.iter().find(|(other, _)| Some(other.as_str()) == name);
+        let refused = name.and_then(|name| self.refused.get(name));
         MetadataResponseTopic {
-            error_code: refused.map_or(absent, |(_, code)| *code),
+            error_code: refused.copied().unwrap_or(absent),
             name,
             topic_id: id,
             ..MetadataResponseTopic::default()

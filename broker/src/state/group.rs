@@ -49,6 +49,8 @@ pub(crate) struct GroupLimits {
     pub(crate) session_timeout_max_ms: i32,
     /// Kafka: `group.max.size`.
     pub(crate) members_max: usize,
+    /// Bytes of a group's members, all that they brought and were given: `group.max.bytes`.
+    pub(crate) bytes_max: usize,
     /// Kafka: `group.initial.rebalance.delay.ms`.
     pub(crate) initial_delay: Duration,
     /// Longest metadata string of a committed offset. Kafka: `offset.metadata.max.bytes`.
@@ -62,7 +64,8 @@ impl Default for GroupLimits {
         Self {
             session_timeout_min_ms: 6_000,
             session_timeout_max_ms: 1_800_000,
-            members_max: usize::try_from(i32::MAX).unwrap_or(usize::MAX),
+            members_max: 10_000,
+            bytes_max: 16 * 1024 * 1024,
             initial_delay: Duration::ZERO,
             offset_metadata_max: 4096,
             offsets_retention_ms: 7 * 24 * 3_600_000,

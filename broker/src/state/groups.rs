@@ -180,7 +180,10 @@ impl Groups {
         now: Now,
     ) -> Turn {
         match self.known(group) {
-            Ok(id) => self.in_group(&id, |group, out| group.sync(token, request, now, out)),
+            Ok(id) => {
+                let limits = self.limits;
+                self.in_group(&id, |group, out| group.sync(token, request, &limits, now, out))
+            }
             Err(error) => Turn::answer(token, Answer::Sync(SyncAnswer::refused(error))),
         }
     }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -252,6 +252,10 @@ pub(crate) struct Image {
     names: BTreeMap<Uuid, Arc<str>>,
     configs: BTreeMap<Resource, Arc<Overrides>>,
     next_producer_id: i64,
+    /// Partitions of all topics.
+    partitions: usize,
+    /// Topics with `.` or `_` in their names, by what metrics make of these.
+    in_metrics: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
 /// A record that does not fit what the log said before: the log is damaged, or not from Kafka.
@@ -293,6 +297,16 @@ impl Image {
     /// All topics by name.
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<TopicState>> {
         self.topics.values()
+    }
+
+    /// How many partitions all topics have together.
+    pub(crate) fn partitions(&self) -> usize {
+        self.partitions
+    }
+
+    /// A topic whose name cannot be told from this one in metrics, which write `.` as `_`.
+    pub(crate) fn alike_in_metrics(&self, name: &str) -> Option<&Arc<str>> {
+        self.in_metrics.get(&*in_metrics(name)?)?.first()
     }
 
     /// A registered broker.
@@ -338,10 +352,15 @@ impl Image {
                 let partitions = BTreeMap::new();
                 let topic = TopicState { name: name.clone(), id: *id, partitions };
                 self.names.insert(*id, name.clone());
+                if let Some(plain) = in_metrics(name) {
+                    let alike = self.in_metrics.entry(Arc::from(plain)).or_default();
+                    alike.insert(name.clone());
+                }
                 self.topics.insert(name.clone(), Arc::new(topic));
             }
             MetadataRecord::Partition { topic_id, index, state } => {
-                self.topic_mut(*topic_id)?.partitions.insert(*index, state.clone());
+                let before = self.topic_mut(*topic_id)?.partitions.insert(*index, state.clone());
+                self.partitions += usize::from(before.is_none());
             }
             MetadataRecord::PartitionChange(change) => {
                 let (topic, index) = (change.topic_id, change.index);
@@ -351,7 +370,10 @@ impl Image {
             MetadataRecord::RemoveTopic { id } => {
                 let name = self.names.remove(id).ok_or(Misfit::Topic(*id))?;
                 self.configs.remove(&Resource::topic(&name));
-                self.topics.remove(&name);
+                let topic = self.topics.remove(&name);
+                let partitions = topic.map_or(0, |topic| topic.partitions.len());
+                self.partitions = self.partitions.saturating_sub(partitions);
+                self.forget_in_metrics(&name);
             }
             MetadataRecord::Config { resource, name, value } => {
                 self.set_option(resource, name, value.as_ref());
@@ -368,6 +390,15 @@ impl Image {
             MetadataRecord::Passed => {}
         }
         Ok(())
+    }
+
+    fn forget_in_metrics(&mut self, name: &Arc<str>) {
+        let Some(plain) = in_metrics(name) else { return };
+        let Some(alike) = self.in_metrics.get_mut(&*plain) else { return };
+        alike.remove(name);
+        if alike.is_empty() {
+            self.in_metrics.remove(&*plain);
+        }
     }
 
     fn topic_mut(&mut self, id: Uuid) -> Result<&mut TopicState, Misfit> {
@@ -387,6 +418,11 @@ impl Image {
         let options = self.configs.entry(resource.clone()).or_default();
         Arc::make_mut(options).insert(name.clone(), value.clone());
     }
+}
+
+/// A topic's name as metrics write it, if that differs for any name that looks the same there.
+fn in_metrics(name: &str) -> Option<String> {
+    name.contains(['.', '_']).then(|| name.replace('.', "_"))
 }
 
 impl BrokerRegistration {

@@ -16,7 +16,9 @@ use super::metadata::{Image, MetadataRecord, PartitionState, Resource, TopicStat
 /// Longest name of a topic: with index and suffixes it must still be a folder's name.
 const NAME_MAX: usize = 249;
 
-/// Most partitions that one topic may be created with. Kafka: `MAX_PARTITIONS_PER_BATCH`.
+/// Most partitions that the topics of one request may have together.
+///
+/// Kafka: `ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`.
 const PARTITIONS_MAX: usize = 10_000;
 
 /// The names that the broker uses itself.
@@ -69,6 +71,30 @@ pub(crate) struct TopicDefaults {
     pub(crate) partitions: i32,
     /// Kafka: `default.replication.factor`.
     pub(crate) replication_factor: i16,
+    /// How many partitions all topics may have together: `max.partitions`.
+    pub(crate) partitions_in_all: usize,
+}
+
+/// An error if topics that are asked for together have more partitions than one request may ask
+/// for. Kafka: `ReplicationControlManager.validateTotalNumberOfPartitions`.
+pub(crate) fn check_request(
+    requests: &[TopicRequest],
+    defaults: TopicDefaults,
+) -> Result<(), Refusal> {
+    let partitions = requests.iter().map(|request| match request.partitions {
+        -1 if request.assignments.is_empty() => usize::try_from(defaults.partitions).unwrap_or(0),
+        -1 => request.assignments.len(),
+        asked => usize::try_from(asked).unwrap_or(0),
+    });
+    let partitions = partitions.fold(0, usize::saturating_add);
+    if partitions <= PARTITIONS_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "the topics of this request have {partitions} partitions together; one request may ask for \
+         {PARTITIONS_MAX}"
+    );
+    Err(Refusal::new(ErrorCode::POLICY_VIOLATION, message))
 }
 
 /// A topic that can be created.
@@ -110,6 +136,7 @@ pub(crate) fn create(
     } else {
         placed_by_hand(image, request)?
     };
+    check_room(image, placed.len(), defaults.partitions_in_all)?;
     let copies = placed.first().map_or(0, Vec::len);
     let configs = check_configs(request, copies, check)?;
     let name: Arc<str> = Arc::from(request.name.as_str());
@@ -127,6 +154,19 @@ pub(crate) fn create(
     }
     let replication_factor = i16::try_from(copies).unwrap_or(i16::MAX);
     Ok(Creation { name, id, partitions, replication_factor, records })
+}
+
+/// Every partition costs memory and files, so there is a limit for all of them.
+pub(crate) fn check_room(image: &Image, more: usize, in_all: usize) -> Result<(), Refusal> {
+    let there = image.partitions();
+    if there.saturating_add(more) <= in_all {
+        return Ok(());
+    }
+    let message = format!(
+        "{more} more partitions beside the {there} that there are would be above the broker's \
+         option max.partitions, which is {in_all}"
+    );
+    Err(Refusal::new(ErrorCode::POLICY_VIOLATION, message))
 }
 
 /// The records that create the offsets topic: `copies` are at most as many as there are brokers,
@@ -191,7 +231,8 @@ pub(crate) fn delete(image: &Image, key: &TopicKey) -> Result<Arc<TopicState>, R
     Ok(topic.clone())
 }
 
-fn check_name(name: &str) -> Result<(), Refusal> {
+/// Whether a topic may have this name. Kafka: `Topic.validate`.
+pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let reason = if name.is_empty() {
         "a topic's name cannot be empty".to_owned()
@@ -211,19 +252,10 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 
 /// Metrics write `.` as `_`, so two names that differ in that alone would be mixed up.
 fn check_collision(image: &Image, name: &str) -> Result<(), Refusal> {
-    let plain = |name: &str| name.replace('.', "_");
-    if !name.contains(['.', '_']) {
-        return Ok(());
-    }
-    let wanted = plain(name);
-    let other = image.topics().find(|topic| plain(&topic.name) == wanted);
-    other.map_or(Ok(()), |other| {
-        let message = format!(
-            "topic {name:?} collides with {:?}: in metrics '.' and '_' are the same",
-            other.name
-        );
-        Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message))
-    })
+    let Some(other) = image.alike_in_metrics(name) else { return Ok(()) };
+    let message =
+        format!("topic {name:?} collides with {other:?}: in metrics '.' and '_' are the same");
+    Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message))
 }
 
 /// The brokers of each partition, striped over those that are live.

@@ -56,11 +56,7 @@ impl Consumer {
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let promise = match self.begin_commit(what, self.own.config.api_timeout) {
             Ok(Some(promise)) => promise,
-            other => {
-                let promise = Promise::new();
-                promise.resolve(other.map(|_| ()));
-                promise
-            }
+            other => Promise::resolved(other.map(|_| ())),
         };
         Promised(promise)
     }
@@ -84,6 +80,7 @@ impl Consumer {
 
     /// What is to be committed, all of it this consumer's own.
     fn marks(&self, what: Commit<'_>) -> Result<Marks, Error> {
+        self.own.process.check()?;
         let face = &self.own.face;
         if let Some(error) = face.ended() {
             return Err(error);

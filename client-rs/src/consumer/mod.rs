@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::config::{ConsumerConfig, Options};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind};
+use crate::process::Process;
 use crate::record::TopicPartition;
 use crate::state::guard::lock;
 use crate::state::parker::Sleeper;
@@ -70,7 +71,7 @@ struct Own {
     closed: Arc<Promise<()>>,
     stage: Mutex<Stage>,
     /// The process it was made in: threads do not survive a fork.
-    process: u32,
+    process: Process,
 }
 
 enum Stage {
@@ -87,7 +88,8 @@ impl Consumer {
         let wake = Arc::<Wake>::default();
         let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
         let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
-        let process = std::process::id();
+        Process::watch()?;
+        let process = Process::current();
         Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, process }) })
     }
 
@@ -118,11 +120,13 @@ impl Consumer {
     /// What the call before gave counts as finished. An error tells of one partition or of the
     /// group, and unless its class is fatal the next call goes on.
     pub fn poll(&self, timeout: Duration) -> Result<Option<ConsumerRecord>, Error> {
+        self.own.process.check()?;
         self.own.face.take(&OneRecord, timeout)
     }
 
     /// The next batch of one partition, of `max.poll.records` at most; else as [`Self::poll`].
     pub fn poll_batch(&self, timeout: Duration) -> Result<Option<Batch>, Error> {
+        self.own.process.check()?;
         self.own.face.take(&self.whole(), timeout)
     }
 
@@ -140,6 +144,7 @@ impl Consumer {
     ///
     /// It never waits and never has to decode: for loops that let others run while that is done.
     pub fn poll_begun(&self) -> Result<Option<ConsumerRecord>, Error> {
+        self.own.process.check()?;
         self.own.face.take_begun(&OneRecord)
     }
 
@@ -173,6 +178,7 @@ impl Consumer {
     }
 
     fn attempt<W: Want>(&self, want: &W) -> Result<Option<W::Taken>, Error> {
+        self.own.process.check()?;
         match self.own.face.look(want, None)? {
             Look::Found(taken) => Ok(Some(taken)),
             Look::Nothing | Look::Woken => Ok(None),
@@ -218,6 +224,7 @@ impl Consumer {
             let text = format!("no offset is {offset}: the first is 0");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
+        self.own.process.check()?;
         self.own.face.seek(partition, offset)
     }
 
@@ -225,6 +232,7 @@ impl Consumer {
     ///
     /// `NotAssigned` if one is not this consumer's.
     pub fn pause(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.own.process.check()?;
         self.own.face.set_paused(partitions, true)
     }
 
@@ -232,6 +240,7 @@ impl Consumer {
     ///
     /// `NotAssigned` if one is not this consumer's.
     pub fn resume(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.own.process.check()?;
         self.own.face.set_paused(partitions, false)
     }
 
@@ -249,18 +258,16 @@ impl Consumer {
     ///
     /// It takes no longer than `timeout`, and says what could not be done by then. What the last
     /// poll gave is finished only if it was committed, or another poll came after it. A second
-    /// call does nothing. Batches and records stay good.
+    /// call does nothing. Batches and records stay good. In a callback, which must not wait, it is
+    /// refused: see [`Self::close_async`].
     pub fn close(&self, timeout: Duration) -> Result<(), Error> {
-        self.own.check_process()?;
+        self.own.process.check()?;
+        driver::check_may_wait()?;
         if self.own.closed.is_resolved() {
             return Ok(());
         }
         let running = self.own.begin_close(timeout);
         let Some(handle) = running else { return Ok(()) };
-        if driver::on_io_thread() {
-            // It cannot wait for itself; the close goes on.
-            return Ok(());
-        }
         let result = self.own.closed.wait(timeout.saturating_add(SLACK), "closing the consumer");
         handle.wait_ended(SLACK);
         result
@@ -271,11 +278,12 @@ impl Consumer {
         &self,
         timeout: Duration,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        if let Err(forked) = self.own.process.check() {
+            return promise::Promised(Promise::resolved(Err(forked)));
+        }
         let resolved = self.own.closed.is_resolved();
         if resolved || self.own.begin_close(timeout).is_none() {
-            let done = Promise::new();
-            done.resolve(Ok(()));
-            return promise::Promised(done);
+            return promise::Promised(Promise::resolved(Ok(())));
         }
         promise::Promised(Arc::clone(&self.own.closed))
     }
@@ -298,7 +306,7 @@ impl fmt::Debug for Consumer {
 impl Own {
     /// Brings the machine to the I/O thread, the first time.
     fn start(&self) -> Result<(), Error> {
-        self.check_process()?;
+        self.process.check()?;
         if let Some(error) = self.face.ended() {
             return Err(error);
         }
@@ -317,15 +325,6 @@ impl Own {
             *stage = Stage::Running(handle);
         }
         Ok(())
-    }
-
-    /// In a child of the process that made it nothing may be touched: locks may be held for ever.
-    fn check_process(&self) -> Result<(), Error> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        let text = "the consumer was made before the fork, and belongs to the parent process";
-        Err(Error::new(ErrorKind::Forked, text).with_hint("make a new one in the child"))
     }
 
     /// Refuses all calls from now on and has the machine end; its handle, if there is a machine.
@@ -352,7 +351,10 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if self.check_process().is_ok() && !self.closed.is_resolved() {
+        if !self.process.is_current() {
+            // Left as it is: its locks may be held for ever.
+            std::mem::forget(Arc::clone(&self.face));
+        } else if !self.closed.is_resolved() {
             self.begin_close(DROP_DEADLINE);
         }
     }
@@ -369,6 +371,7 @@ impl<W: Want + Unpin> Future for NextOf<W> {
     type Output = Result<Option<W::Taken>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.own.process.check()?;
         let face = Arc::clone(&self.own.face);
         let wait = *self.wait.get_or_insert_with(|| face.wait_id());
         face.forget_wait(wait);
@@ -384,7 +387,7 @@ impl<W: Want + Unpin> Future for NextOf<W> {
 
 impl<W> Drop for NextOf<W> {
     fn drop(&mut self) {
-        if let Some(wait) = self.wait {
+        if let Some(wait) = self.wait.filter(|_| self.own.process.is_current()) {
             self.own.face.forget_wait(wait);
         }
     }

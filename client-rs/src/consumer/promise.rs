@@ -26,6 +26,11 @@ impl<T: Clone> Promise<T> {
         Arc::new(Self(Mutex::new(State::Open(Vec::new()))))
     }
 
+    /// One with its result.
+    pub(super) fn resolved(result: Result<T, Error>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State::Done(result))))
+    }
+
     /// Puts the result there, unless one is.
     pub(super) fn resolve(&self, result: Result<T, Error>) {
         let mut state = lock(&self.0);

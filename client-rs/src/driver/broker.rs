@@ -22,8 +22,6 @@ mod handshake;
 
 /// Requests of one connection that are open at a time.
 const IN_FLIGHT_MAX: usize = 64;
-/// No further request is encoded while so many bytes wait to be written.
-const QUEUED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Whom a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +44,10 @@ pub(crate) struct LinkKey {
 pub(crate) struct Link {
     pub(crate) key: LinkKey,
     outbox: RefCell<VecDeque<(Owner, Request)>>,
+    /// The request that is encoded, while nothing of it is written.
+    unbegun: Cell<Option<(Owner, u64)>>,
+    /// That request was taken back.
+    withdrawn: Cell<bool>,
     task: RefCell<Option<Waker>>,
     /// Requests in the outbox and on their way.
     load: Cell<usize>,
@@ -60,6 +62,8 @@ impl Link {
         Rc::new(Self {
             key,
             outbox: RefCell::default(),
+            unbegun: Cell::default(),
+            withdrawn: Cell::default(),
             task: RefCell::default(),
             load: Cell::default(),
             failures: Cell::default(),
@@ -88,6 +92,25 @@ impl Link {
         self.outbox.borrow_mut().push_back((owner, request));
         self.load.set(self.load.get() + 1);
         self.wake();
+    }
+
+    /// Takes a request back, if it is here and nothing of it is written; whether it is.
+    pub(crate) fn withdraw(&self, owner: Owner, token: u64) -> bool {
+        let mut outbox = self.outbox.borrow_mut();
+        let waits = outbox.iter().position(|(of, request)| (*of, request.token) == (owner, token));
+        if let Some(request) = waits.and_then(|at| outbox.remove(at)) {
+            drop((outbox, request));
+            self.answered(1);
+            return true;
+        }
+        drop(outbox);
+        let unbegun = self.unbegun.get() == Some((owner, token));
+        if unbegun {
+            self.unbegun.set(None);
+            self.withdrawn.set(true);
+            self.wake();
+        }
+        unbegun
     }
 
     /// Ends it; requests without an answer are dropped.
@@ -241,6 +264,9 @@ struct Serving<'a> {
     session: Session<Sent>,
     /// Requests that get no answer.
     unanswered: VecDeque<(ApiKey, Sent)>,
+    /// Of the request that is encoded while nothing of it is written: where its frame starts, and
+    /// whether it gets an answer.
+    unbegun: Option<(u64, bool)>,
     idle_since: Instant,
     timer: Timer,
 }
@@ -256,6 +282,7 @@ impl<'a> Serving<'a> {
             broker,
             session: Session::new(IN_FLIGHT_MAX),
             unanswered: VecDeque::new(),
+            unbegun: None,
             idle_since: clock::now(),
             timer: Timer::default(),
         }
@@ -264,6 +291,8 @@ impl<'a> Serving<'a> {
     /// Until the connection breaks; `None` if it was closed for being idle.
     async fn run(mut self) -> Option<Fault> {
         let ended = poll_fn(|cx| self.poll(cx)).await;
+        self.link.unbegun.set(None);
+        self.link.withdrawn.set(false);
         let error = ended.err()?;
         // A broker that answered something before it went away is tried again at once.
         let written = self.wire.written();
@@ -289,9 +318,11 @@ impl<'a> Serving<'a> {
         loop {
             let now = clock::now();
             self.take_requests(&client, now);
+            self.take_back();
             if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
                 return Poll::Ready(Err(error));
             }
+            self.tell_begun(&client);
             self.finish_unanswered(&client);
             loop {
                 match self.wire.poll_frame(cx) {
@@ -313,9 +344,35 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Whether a further request may be encoded.
+    /// Whether a further request may be encoded: not behind one that is still being written. Until
+    /// its turn comes it is in the outbox, where it can be taken back.
     fn has_room(&self) -> bool {
-        !self.session.is_full() && self.wire.queued() < QUEUED_BYTES_MAX
+        !self.session.is_full() && self.wire.queued() == 0
+    }
+
+    /// Lets go of the encoded request, if it was taken back.
+    fn take_back(&mut self) {
+        if !self.link.withdrawn.take() {
+            return;
+        }
+        let Some((_, answered)) = self.unbegun.take() else { return };
+        self.wire.take_back();
+        if answered {
+            self.session.cancel_youngest();
+        } else {
+            self.unanswered.pop_back();
+        }
+        self.link.answered(1);
+    }
+
+    /// Tells the owner of the encoded request once some of it is written.
+    fn tell_begun(&mut self, client: &Rc<Client>) {
+        if self.unbegun.is_some_and(|(start, _)| start < self.wire.written()) {
+            self.unbegun = None;
+            if let Some((owner, token)) = self.link.unbegun.take() {
+                client.handle_begun(owner, token);
+            }
+        }
     }
 
     /// Encodes what waits, as far as the connection has room.
@@ -365,6 +422,8 @@ impl<'a> Serving<'a> {
             return Err(internal("a request cannot be written", error).with_api(key));
         }
         self.wire.push(writer, &*body);
+        self.unbegun = Some((start, body.is_answered()));
+        self.link.unbegun.set(Some((owner, token)));
         if let Some((_, sent)) = self.unanswered.back_mut().filter(|_| !body.is_answered()) {
             sent.end = self.wire.accepted();
         }

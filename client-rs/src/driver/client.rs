@@ -57,6 +57,7 @@ struct Inner {
 struct Out {
     requests: Vec<Request>,
     jobs: Vec<Job>,
+    withdrawn: Vec<u64>,
 }
 
 impl Client {
@@ -126,6 +127,13 @@ impl Client {
         Some((own.into_iter().chain(metadata).min(), busy))
     }
 
+    /// The first bytes of a request were written.
+    pub(crate) fn handle_begun(self: &Rc<Self>, owner: Owner, token: u64) {
+        if owner == Owner::Machine {
+            self.call(|machine, _| machine.handle_begun(token));
+        }
+    }
+
     /// What became of a request.
     pub(crate) fn handle_response(self: &Rc<Self>, owner: Owner, token: u64, reply: Reply) {
         self.call(|machine, cx| match owner {
@@ -155,6 +163,7 @@ impl Client {
                 random: &mut inner.random,
                 requests: &mut out.requests,
                 jobs: &mut out.jobs,
+                withdrawn: &mut out.withdrawn,
             };
             call(&mut *inner.machine, &mut cx)
         }));
@@ -162,6 +171,7 @@ impl Client {
             self.fail();
             return None;
         };
+        out.withdrawn.into_iter().for_each(|token| self.withdraw(Owner::Machine, token));
         out.requests.into_iter().for_each(|request| self.dispatch(Owner::Machine, request));
         out.jobs.into_iter().for_each(|job| self.start_job(job));
         Some(result)
@@ -212,6 +222,14 @@ impl Client {
                 });
             }
         }
+    }
+
+    /// Takes a request back of which nothing is written. One that is about to come back as a fault
+    /// is in no connection's hands.
+    fn withdraw(&self, owner: Owner, token: u64) {
+        let inner = self.inner.borrow();
+        let found = inner.links.values().any(|link| link.withdraw(owner, token));
+        tracing::debug!(token, found, "a request is taken back");
     }
 
     fn route(&self, to: Target) -> Result<Peer, Error> {

@@ -12,9 +12,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use super::client::Client;
+use super::signals::Blocked;
 use super::transport::{Tcp, Transport};
 use crate::config::CommonConfig;
 use crate::error::{Error, ErrorKind};
+use crate::process::Process;
 use crate::state::backoff::Random;
 use crate::state::guard::lock;
 use crate::state::machine::Machine;
@@ -30,11 +32,11 @@ const WORKER_PATIENCE: Duration = Duration::from_millis(200);
 /// The thread, while it lives.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 /// The thread that has lost its last client and is about to end, and its process.
-static ENDING: Mutex<Option<(u32, JoinHandle<()>)>> = Mutex::new(None);
+static ENDING: Mutex<Option<(Process, JoinHandle<()>)>> = Mutex::new(None);
 
 struct Running {
     /// Threads do not survive a fork: in a child there is none, whatever stands here.
-    process: u32,
+    process: Process,
     thread: JoinHandle<()>,
     inbox: Arc<Inbox>,
     clients: usize,
@@ -104,14 +106,9 @@ where
     Ok(handle)
 }
 
-/// Whether the caller runs on the clients' own thread, where nothing may wait.
-pub(crate) fn on_io_thread() -> bool {
-    thread::current().name() == Some(THREAD_NAME)
-}
-
 /// Refuses calls that wait on the clients' own thread: what they wait for would never come.
 pub(crate) fn check_may_wait() -> Result<(), Error> {
-    if on_io_thread() {
+    if ON_IO.get() {
         let text = "a call that waits was made on the client's own thread, which must not be kept";
         return Err(Error::new(ErrorKind::InvalidState, text)
             .with_hint("do no more in a callback than to wake a thread of the program's"));
@@ -129,7 +126,7 @@ pub(crate) fn seed() -> Result<u64, Error> {
 /// Hands something to the thread.
 fn enter(arrival: Arrival) -> Result<(), Error> {
     let mut running = lock(&RUNNING);
-    if running.as_ref().is_some_and(|running| running.process != std::process::id()) {
+    if running.as_ref().is_some_and(|running| !running.process.is_current()) {
         // Left as it is: what it holds is the parent's, and may be locked for ever.
         std::mem::forget(running.take());
     }
@@ -165,7 +162,7 @@ fn leave() {
 /// Waits for a thread that is about to end, unless this is it.
 fn join_ending() {
     let Some((process, thread)) = lock(&ENDING).take() else { return };
-    if process != std::process::id() {
+    if !process.is_current() {
         std::mem::forget(thread);
     } else if thread.thread().id() != thread::current().id() && thread.join().is_err() {
         tracing::error!("the client's thread panicked");
@@ -188,12 +185,15 @@ fn spawn() -> Result<Running, Error> {
         .map_err(fault)?;
     let inbox = Arc::<Inbox>::default();
     let own = Arc::clone(&inbox);
+    // Also those that it starts itself, for long work, have no signals of the program's.
+    let blocked = Blocked::all().map_err(fault)?;
     let thread = thread::Builder::new()
         .name(THREAD_NAME.to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || serve(runtime, &own))
         .map_err(fault)?;
-    Ok(Running { process: std::process::id(), thread, inbox, clients: 0 })
+    drop(blocked);
+    Ok(Running { process: Process::current(), thread, inbox, clients: 0 })
 }
 
 /// The thread's body: begins what arrives, until the last client is gone.

@@ -9,9 +9,10 @@ mod client;
 pub(crate) mod clock;
 mod hint;
 mod io_thread;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod wire;
 
-pub(crate) use io_thread::{ClientHandle, check_may_wait, on_io_thread, start};
+pub(crate) use io_thread::{ClientHandle, check_may_wait, start};

@@ -1,8 +1,10 @@
 //! Clients on the I/O thread: turns, jobs, panics, ends.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -147,6 +149,46 @@ fn clients_come_and_go() {
             assert!(handle.wait_ended(LIMIT), "asked again");
         }
     }
+}
+
+/// Which signals a thread of this process has blocked, one bit each from signal 1 on.
+fn blocked_signals(task: &Path) -> Option<u64> {
+    let status = fs::read_to_string(task.join("status")).ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+#[test]
+fn signals_of_the_program_are_left_to_its_own_threads() {
+    let own = Path::new("/proc/thread-self");
+    let before = blocked_signals(own).unwrap();
+    let (shared, handle) = client();
+    // A thread for long work is started by the clients' thread.
+    shared.order(Order::Work(21));
+    shared.wait_told();
+    assert_eq!(blocked_signals(own), Some(before), "the program's thread is as it was");
+    let tasks: Vec<_> = fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).collect();
+    for name in ["ottla-io", "ottla-work"] {
+        let named = tasks.iter().filter(|task| {
+            // Threads of other tests may end meanwhile.
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+        });
+        let masks: Vec<u64> = named.filter_map(|task| blocked_signals(&task.path())).collect();
+        assert!(!masks.is_empty(), "no thread is called {name}");
+        for mask in masks {
+            let handled = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGALRM]
+                .into_iter()
+                .chain([libc::SIGTERM, libc::SIGCHLD, libc::SIGWINCH, libc::SIGUSR2]);
+            for signal in handled {
+                assert_ne!(mask & 1 << (signal - 1), 0, "{name} takes signal {signal}: {mask:x}");
+            }
+            for fault in [libc::SIGSEGV, libc::SIGABRT, libc::SIGPROF] {
+                assert_eq!(mask & 1 << (fault - 1), 0, "{name} hides signal {fault}: {mask:x}");
+            }
+        }
+    }
+    shared.order(Order::End);
+    assert!(handle.wait_ended(LIMIT));
 }
 
 /// A stream that answers all it is given at once, but takes nothing the first time it is asked to

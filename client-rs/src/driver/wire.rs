@@ -84,6 +84,13 @@ impl Wire {
         }
     }
 
+    /// Takes back what is in the queue: one frame, of which nothing is written.
+    pub(crate) fn take_back(&mut self) {
+        self.accepted -= u64::try_from(self.queued).unwrap_or(0);
+        self.queue.clear();
+        self.queued = 0;
+    }
+
     /// Writes as much as the stream takes; ready when all is written.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while !self.queue.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use crate::driver::clock;
+use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
 use crate::record::Delivery;
 use crate::state::completion::{Completion, Completions, Who};
@@ -45,12 +45,12 @@ impl Sent {
 
     /// Waits for what became of it. `Timeout` if that is not known in time; it stays on its way.
     pub fn wait(&self, timeout: Duration) -> Result<Delivery, Error> {
-        let batches = [(&self.batch, self.index)];
-        wait_all(&batches, timeout);
-        self.result().unwrap_or_else(|| Err(not_yet(timeout)))
+        let waited = wait_all(&[(&self.batch, self.index)], timeout);
+        self.result().unwrap_or_else(|| Err(waited.err().unwrap_or_else(|| not_yet(timeout))))
     }
 
-    /// Puts its batch into the queue when its end is known; at once, if that is now.
+    /// Puts its batch into the queue when its end is known; at once, if that is now. In a child of
+    /// the process that sent it, nobody is there to do so.
     pub fn notify(&self, queue: &Arc<Completions>) {
         notify(&self.batch, self.index, queue);
     }
@@ -62,7 +62,8 @@ impl Future for Sent {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         ready!(poll_record(&this.batch, this.index, &mut this.task, cx));
-        this.result().map_or(Poll::Pending, Poll::Ready)
+        let result = this.result().or_else(|| dead(&this.batch));
+        result.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -162,8 +163,8 @@ impl SentMany {
     /// their way.
     pub fn wait(&self, timeout: Duration) -> Vec<Result<Delivery, Error>> {
         let places: Vec<_> = (0..self.len()).filter_map(|index| self.place(index)?.ok()).collect();
-        wait_all(&places, timeout);
-        let each = |index| self.result(index).unwrap_or_else(|| Err(not_yet(timeout)));
+        let unknown = wait_all(&places, timeout).err().unwrap_or_else(|| not_yet(timeout));
+        let each = |index| self.result(index).unwrap_or_else(|| Err(unknown.clone()));
         (0..self.len()).map(each).collect()
     }
 
@@ -195,9 +196,15 @@ impl Future for SentMany {
             this.task = None;
             this.settled += 1;
         }
-        let results = (0..this.len()).filter_map(|index| this.result(index));
+        let results = (0..this.len())
+            .filter_map(|index| this.result(index).or_else(|| dead(this.place(index)?.ok()?.0)));
         Poll::Ready(results.collect())
     }
+}
+
+/// Instead of a result that will not come here: the process is not the one that sent the record.
+fn dead(batch: &Completion) -> Option<Result<Delivery, Error>> {
+    batch.process().check().err().map(Err)
 }
 
 fn not_yet(timeout: Duration) -> Error {
@@ -205,14 +212,14 @@ fn not_yet(timeout: Duration) -> Error {
     Error::new(ErrorKind::Timeout, text).with_hint("it stays on its way")
 }
 
-/// Ready when a record's result is known; else the task is told when it is.
+/// Ready when a record's result is known, or never will be here; else the task is told when it is.
 fn poll_record(
     batch: &Completion,
     index: u32,
     task: &mut Option<Waker>,
     cx: &Context<'_>,
 ) -> Poll<()> {
-    if batch.result(index).is_some() {
+    if batch.result(index).is_some() || !batch.process().is_current() {
         return Poll::Ready(());
     }
     // One registration is enough while the task stays the same.
@@ -226,12 +233,14 @@ fn poll_record(
     Poll::Pending
 }
 
-/// Waits for all records' results, as far as they come in time.
-fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) {
+/// Waits for all records' results, as far as they come in time; an error if it must not wait.
+fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) -> Result<(), Error> {
     let mut deadline = None;
     let parker = Parker::current();
     for (batch, index) in records {
         while batch.result(*index).is_none() {
+            batch.process().check()?;
+            driver::check_may_wait()?;
             let who = Who::Sleeper(Sleeper::Thread(Arc::clone(&parker)));
             if !batch.register(*index, who) {
                 continue;
@@ -239,14 +248,18 @@ fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) {
             let now = clock::now();
             let deadline = *deadline.get_or_insert(now + timeout);
             if deadline <= now {
-                return;
+                return Ok(());
             }
             parker.park(deadline - now);
         }
     }
+    Ok(())
 }
 
 fn notify(batch: &Arc<Completion>, index: u32, queue: &Arc<Completions>) {
+    if !batch.process().is_current() {
+        return;
+    }
     let who = Who::Queue(Arc::clone(queue), Arc::clone(batch));
     if !batch.register(index, who) {
         queue.push(Arc::clone(batch));

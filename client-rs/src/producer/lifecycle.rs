@@ -7,8 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::Producer;
-use crate::driver::clock;
+use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
+use crate::process::Process;
 use crate::state::accumulator::Accumulator;
 use crate::state::parker::{Parker, Signal, Sleeper};
 
@@ -21,6 +22,8 @@ impl Producer {
     /// The error of the first record that failed since the last flush and that nobody holds a token
     /// of; `Timeout` if some are still on their way.
     pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
+        self.inner.process.check()?;
+        driver::check_may_wait()?;
         let flush = self.flush_async();
         let parker = Parker::current();
         let deadline = clock::now() + timeout;
@@ -41,21 +44,27 @@ impl Producer {
     /// The same as a future, which waits as long as it takes.
     pub fn flush_async(&self) -> Flush {
         let signal = Arc::<Signal>::default();
-        if self.inner.client.get().is_some() {
+        let process = self.inner.process;
+        if !process.is_current() {
+            // Its first poll says so.
+        } else if self.inner.client.get().is_some() {
             let asked = Arc::clone(&signal);
             self.inner.face.command(move |commands| commands.flushes.push(asked));
         } else {
             signal.set();
         }
-        Flush { face: Arc::clone(&self.inner.face), signal }
+        Flush { face: Arc::clone(&self.inner.face), signal, process }
     }
 
     /// Refuses further records, delivers those it has, and ends; what is not delivered in time ends
     /// as not sent or possibly stored.
     ///
     /// The error of the first record that failed and that nobody holds a token of. A second call
-    /// gives `Ok` when the first is through.
+    /// gives `Ok` when the first is through. In a callback, which must not wait, it is refused: see
+    /// [`Producer::close_async`].
     pub fn close(&self, timeout: Duration) -> Result<(), Error> {
+        self.inner.process.check()?;
+        driver::check_may_wait()?;
         self.begin_close(timeout);
         if let Some(client) = self.inner.client.get() {
             client.wait_ended(timeout.saturating_add(CLOSE_GRACE));
@@ -65,14 +74,16 @@ impl Producer {
 
     /// The same as a future.
     pub fn close_async(&self, timeout: Duration) -> Close {
-        self.begin_close(timeout);
+        if self.inner.process.is_current() {
+            self.begin_close(timeout);
+        }
         Close { producer: self.clone() }
     }
 
     /// The next failure of records that nobody holds a token of, as flush and close tell it too:
     /// each is told once.
     pub fn failure(&self) -> Failure {
-        Failure { face: Arc::clone(&self.inner.face) }
+        Failure { face: Arc::clone(&self.inner.face), process: self.inner.process }
     }
 
     fn begin_close(&self, timeout: Duration) {
@@ -109,6 +120,7 @@ fn unreported(face: &Accumulator, sleeper: Option<Sleeper>) -> Result<(), Error>
 pub struct Flush {
     face: Arc<Accumulator>,
     signal: Arc<Signal>,
+    process: Process,
 }
 
 impl Flush {
@@ -130,6 +142,7 @@ impl Future for Flush {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.process.check()?;
         if self.watch(Sleeper::Task(cx.waker().clone())) {
             Poll::Ready(self.result())
         } else {
@@ -155,6 +168,7 @@ impl Future for Close {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let inner = &self.producer.inner;
+        inner.process.check()?;
         let ended =
             inner.client.get().map_or(Poll::Ready(()), |client| client.poll_ended(cx.waker()));
         ended.map(|()| unreported(&inner.face, None))
@@ -164,6 +178,7 @@ impl Future for Close {
 /// A future that is ready when records have failed and nobody could ask about them.
 pub struct Failure {
     face: Arc<Accumulator>,
+    process: Process,
 }
 
 impl Future for Failure {
@@ -171,7 +186,8 @@ impl Future for Failure {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let sleeper = Sleeper::Task(cx.waker().clone());
-        unreported(&self.face, Some(sleeper)).map_or_else(Poll::Ready, |()| Poll::Pending)
+        let told = self.process.check().and_then(|()| unreported(&self.face, Some(sleeper)));
+        told.map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 }
 

@@ -16,9 +16,10 @@ pub use self::room::Room;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::process::Process;
 use crate::record::Record;
 use crate::state::accumulator::batch::Manners;
-use crate::state::accumulator::memory::Chunk;
+use crate::state::accumulator::memory::{Chunk, Place};
 use crate::state::accumulator::{Accumulator, AppendError, Moment};
 use crate::state::completion::Completion;
 use crate::state::guard::lock;
@@ -30,7 +31,8 @@ use crate::state::wake::Wake;
 ///
 /// A handle: clones are the same producer, and any thread may use them. Made by [`Producer::new`]
 /// without touching the network; the first record connects. Dropped with records on their way, it
-/// gives these up: call [`Producer::close`].
+/// gives these up: call [`Producer::close`]. In a child of a fork it is dead: calls fail with
+/// `Forked`.
 #[derive(Clone)]
 pub struct Producer {
     inner: Arc<Inner>,
@@ -42,11 +44,15 @@ struct Inner {
     /// The machine's, once it is started.
     client: OnceLock<ClientHandle>,
     starting: Mutex<()>,
+    process: Process,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.client.get().is_some() {
+        if !self.process.is_current() {
+            // Left as it is: its locks may be held for ever.
+            std::mem::forget(Arc::clone(&self.face));
+        } else if self.client.get().is_some() {
             self.face.refuse(None);
             self.face.command(|commands| commands.close_by = Some(clock::now()));
         }
@@ -83,9 +89,10 @@ impl Producer {
     /// `InvalidOption` if an option is missing, or two contradict each other.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let config = ProducerConfig::new(options)?;
+        Process::watch()?;
         let face = Accumulator::new(&config, Arc::<Wake>::default());
-        let client = OnceLock::new();
-        Ok(Self { inner: Arc::new(Inner { config, face, client, starting: Mutex::default() }) })
+        let (client, starting, process) = (OnceLock::new(), Mutex::default(), Process::current());
+        Ok(Self { inner: Arc::new(Inner { config, face, client, starting, process }) })
     }
 
     /// Sends a record, and gives its token. It never waits for the network.
@@ -101,12 +108,13 @@ impl Producer {
         sent.ok_or_else(lost)
     }
 
-    /// Sends a record if there is room for it now; `BufferFull` if not.
+    /// Sends a record if there is room for it now; `BufferFull` if not, or if others wait for room
+    /// that came before.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
         let mut sent = None;
         let keep = &mut |batch: &Arc<Completion>, index| sent = Some(Sent::of(batch, index));
-        let taken = self.append(record, now_ms, (None, Manners::Grab), keep);
+        let taken = self.append(record, now_ms, self.room_left(), keep);
         match taken {
             Ok(()) => sent.ok_or_else(lost),
             Err(AppendError::Memory(_)) => Err(self.full("there is no room for the record now")),
@@ -135,7 +143,7 @@ impl Producer {
         let now_ms = clock::now_ms();
         for (taken, record) in records.iter().enumerate() {
             let keep = &mut |batch: &Arc<Completion>, index| sent.push(batch, index);
-            match self.append(record, now_ms, (None, Manners::Grab), keep) {
+            match self.append(record, now_ms, self.room_left(), keep) {
                 Ok(()) => {}
                 Err(AppendError::Failed(error)) => sent.push_refused(error),
                 Err(AppendError::Memory(_)) => return taken,
@@ -145,9 +153,10 @@ impl Producer {
     }
 
     /// Waits for room for a record of so many bytes, in order with others who wait, for up to
-    /// `max.block.ms`. Then [`Producer::try_send`] finds it, if it is called at once.
+    /// `max.block.ms`. Then it is kept for the next [`Producer::try_send`], for a tenth of a second.
     pub fn room(&self, bytes: usize) -> Room {
-        Room::new(Arc::clone(&self.inner.face), bytes, self.inner.config.max_block)
+        let inner = &self.inner;
+        Room::new((Arc::clone(&inner.face), inner.process), bytes, inner.config.max_block)
     }
 
     /// What it has done.
@@ -167,6 +176,12 @@ impl Producer {
         }
     }
 
+    /// What somebody has waited for by [`Producer::room`] and asks for now, if it is there.
+    #[inline]
+    fn room_left(&self) -> (Option<Chunk>, Manners) {
+        (self.inner.face.memory.take_left(), Manners::Queue)
+    }
+
     #[inline]
     fn append(
         &self,
@@ -175,6 +190,9 @@ impl Producer {
         memory: (Option<Chunk>, Manners),
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), AppendError> {
+        if !self.inner.process.is_current() {
+            return Err(AppendError::Failed(self.forked()));
+        }
         if self.inner.client.get().is_none() {
             self.start().map_err(AppendError::Failed)?;
         }
@@ -202,36 +220,36 @@ impl Producer {
     fn send_late(
         &self,
         record: &Record<'_>,
-        mut bytes: usize,
+        bytes: usize,
         deadline: &mut Option<Instant>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), Error> {
+        driver::check_may_wait().map_err(|error| error.with_outcome(Outcome::NotSent))?;
         let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
+        let mut place = self.inner.face.memory.queue(bytes, None);
         loop {
-            let chunk = self.wait_for_room(bytes, by)?;
+            let chunk = self.wait_for_room(&place, by)?;
             // It is sent now, and not when it began to wait.
-            let memory = (Some(chunk), Manners::Grab);
+            let memory = (Some(chunk), Manners::Queue);
             match self.append(record, clock::now_ms(), memory, keep) {
                 Ok(()) => return Ok(()),
                 Err(AppendError::Failed(error)) => return Err(error),
                 // Its topic has become known meanwhile, or the record needs more than was thought.
-                Err(AppendError::Memory(more)) => bytes = more,
+                Err(AppendError::Memory(more)) => place = place.again(more),
             }
         }
     }
 
-    fn wait_for_room(&self, bytes: usize, by: Instant) -> Result<Chunk, Error> {
+    fn wait_for_room(&self, place: &Place, by: Instant) -> Result<Chunk, Error> {
         let face = &self.inner.face;
-        let mut place = face.memory.queue(bytes, None);
         // What is written already must go out for room to come.
         face.wake.wake();
         let parker = Parker::current();
         loop {
             place.poll(Sleeper::Thread(Arc::clone(&parker)));
-            place = match place.into_chunk() {
-                Ok(chunk) => return Ok(chunk),
-                Err(place) => place,
-            };
+            if let Some(chunk) = place.take_chunk() {
+                return Ok(chunk);
+            }
             if face.is_refusing() {
                 return Err(face.refusal());
             }
@@ -251,6 +269,13 @@ impl Producer {
             memory.total()
         );
         Error::new(ErrorKind::BufferFull, text).with_outcome(Outcome::NotSent).with_hint(hint)
+    }
+
+    /// Why a record is not taken in a child of the process that made the producer.
+    #[cold]
+    fn forked(&self) -> Error {
+        let error = self.inner.process.check().err();
+        error.unwrap_or_else(Error::closed).with_outcome(Outcome::NotSent)
     }
 
     #[cold]

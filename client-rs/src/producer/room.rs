@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::process::Process;
 use crate::state::accumulator::Accumulator;
 use crate::state::accumulator::memory::{Place, chunk_for};
 use crate::state::parker::Sleeper;
@@ -15,17 +16,26 @@ use crate::state::parker::Sleeper;
 /// Bytes that a record takes beside its key, value and headers, at most.
 const OVERHEAD: usize = 128;
 
+/// How long room is kept for who has waited for it, and may have given up.
+const KEPT: Duration = Duration::from_millis(100);
+
 /// A future that is ready when there is room for a record.
 pub struct Room {
     face: Arc<Accumulator>,
+    process: Process,
     bytes: usize,
     max_block: Duration,
     place: Option<Place>,
 }
 
 impl Room {
-    pub(crate) fn new(face: Arc<Accumulator>, bytes: usize, max_block: Duration) -> Self {
-        Self { face, bytes: chunk_for(bytes.saturating_add(OVERHEAD)), max_block, place: None }
+    pub(crate) fn new(
+        (face, process): (Arc<Accumulator>, Process),
+        bytes: usize,
+        max_block: Duration,
+    ) -> Self {
+        let bytes = chunk_for(bytes.saturating_add(OVERHEAD));
+        Self { face, process, bytes, max_block, place: None }
     }
 }
 
@@ -34,6 +44,7 @@ impl Future for Room {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        this.process.check()?;
         if this.face.is_refusing() {
             return Poll::Ready(Err(this.face.refusal()));
         }
@@ -43,13 +54,18 @@ impl Future for Room {
             return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
         }
         let fresh = this.place.is_none();
-        let (memory, by) = (&this.face.memory, clock::now() + this.max_block);
+        let (memory, now) = (&this.face.memory, clock::now());
+        let by = now + this.max_block;
         let place = this.place.get_or_insert_with(|| memory.queue(this.bytes, Some(by)));
         if place.poll(Sleeper::Task(cx.waker().clone())) {
             if let Some(place) = this.place.take() {
-                place.leave_room();
+                place.leave_room(now + KEPT);
             }
             return Poll::Ready(Ok(()));
+        }
+        // Its last wake may have come before there was anybody to wake.
+        if this.face.is_refusing() {
+            return Poll::Ready(Err(this.face.refusal()));
         }
         if place.is_expired() {
             let text = "there was no room for the record within `max.block.ms`";

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::guard::lock;
 use super::parker::Sleeper;
 use crate::error::Error;
+use crate::process::Process;
 use crate::record::Delivery;
 
 /// The times of a batch's records: an entry where a time differs from that of the record before.
@@ -79,6 +80,7 @@ pub(crate) struct Completion {
     partition: i32,
     outcome: OnceLock<Outcome>,
     waiters: Mutex<Vec<Waiter>>,
+    process: Process,
 }
 
 struct Waiter {
@@ -119,7 +121,8 @@ impl Completion {
     /// Of a batch of a partition.
     pub(crate) fn new(id: u64, topic: &Arc<str>, partition: i32) -> Arc<Self> {
         let (topic, outcome, waiters) = (Arc::clone(topic), OnceLock::new(), Mutex::default());
-        Arc::new(Self { id, topic, partition, outcome, waiters })
+        let process = Process::current();
+        Arc::new(Self { id, topic, partition, outcome, waiters, process })
     }
 
     /// Of records whose partitions are not chosen yet.
@@ -139,6 +142,11 @@ impl Completion {
     /// The partition; −1 if that is chosen for each record by itself.
     pub(crate) const fn partition(&self) -> i32 {
         self.partition
+    }
+
+    /// The process it is sent by: in no other one will its end be known.
+    pub(crate) const fn process(&self) -> Process {
+        self.process
     }
 
     /// How the batch ended, if it has.

@@ -199,12 +199,21 @@ pub(crate) struct Context<'a> {
     pub(crate) requests: &'a mut Vec<Request>,
     /// What is worked on elsewhere.
     pub(crate) jobs: &'a mut Vec<Job>,
+    /// What is taken back.
+    pub(crate) withdrawn: &'a mut Vec<u64>,
 }
 
 impl Context<'_> {
-    /// Sends a request. Its reply comes to [`Machine::handle_response`], always and once.
+    /// Sends a request. Its reply comes to [`Machine::handle_response`], always and once, unless it
+    /// is withdrawn.
     pub(crate) fn send(&mut self, request: Request) {
         self.requests.push(request);
+    }
+
+    /// Takes a request back before [`Machine::handle_begun`]: nothing of it is ever written, and no
+    /// reply comes. It is gone before what is sent in the same call goes out.
+    pub(crate) fn withdraw(&mut self, token: u64) {
+        self.withdrawn.push(token);
     }
 
     /// Has work done on another thread; its result comes to [`Machine::handle_job`].
@@ -230,6 +239,13 @@ pub(crate) trait Machine {
     ///
     /// Comes after each wake and each answer, and at the time that the last turn asked for.
     fn turn(&mut self, cx: &mut Context<'_>) -> Next;
+
+    /// The first bytes of a request were written: from now on its broker may act on it.
+    ///
+    /// It does not come if the request ends before.
+    fn handle_begun(&mut self, token: u64) {
+        let _ = token;
+    }
 
     /// What became of a request. A token not known any more is passed over.
     fn handle_response(&mut self, token: u64, reply: Reply, cx: &mut Context<'_>);

@@ -3,9 +3,17 @@
 #![allow(dead_code, reason = "each story takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
+use std::net::TcpListener;
+
 use ottla::{Batch, Consumer, Options, Producer, Record};
 
 use crate::patience::LIMIT;
+
+/// An address where nobody listens.
+pub(crate) fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
 
 pub(crate) fn options(bootstrap: &str, more: &[(&str, &str)]) -> Options {
     let options = Options::new().set("bootstrap.servers", bootstrap).unwrap();

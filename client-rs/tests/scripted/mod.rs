@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use ottla_protocol::frame::{decode_request, encode_response, frame_size};
@@ -62,6 +62,10 @@ pub(crate) struct Seen {
     /// Versions in which ApiVersions was asked.
     pub(crate) hellos: Vec<i16>,
     pub(crate) connections: usize,
+    /// A Produce came while the broker was deaf.
+    pub(crate) called: bool,
+    /// Of how many Produce requests something came, on the connection that met it deaf.
+    pub(crate) begun: Option<usize>,
     /// Base sequences stored, with the offset each got.
     offsets: BTreeMap<(i32, i16, i32), i64>,
 }
@@ -91,6 +95,7 @@ impl Default for Script {
 pub(crate) struct ScriptedBroker {
     address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
+    ears: Arc<Mutex<()>>,
 }
 
 impl ScriptedBroker {
@@ -100,6 +105,8 @@ impl ScriptedBroker {
         let seen = Arc::<Mutex<Seen>>::default();
         let acts = Arc::new(Mutex::new(script.acts.clone().into_iter()));
         let shared = Arc::clone(&seen);
+        let ears = Arc::<Mutex<()>>::default();
+        let heard = Arc::clone(&ears);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
@@ -109,17 +116,23 @@ impl ScriptedBroker {
                     script: script.clone(),
                     acts: Arc::clone(&acts),
                     seen: Arc::clone(&shared),
+                    ears: Arc::clone(&heard),
                     address,
                 };
                 // A connection that ends, by either side, is no fault here.
                 thread::spawn(move || connection.serve().ok());
             }
         });
-        Self { address, seen }
+        Self { address, seen, ears }
     }
 
     pub(crate) fn bootstrap(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Until this is dropped, nothing of a Produce is read. Then what came is counted, and no more.
+    pub(crate) fn deafen(&self) -> MutexGuard<'_, ()> {
+        self.ears.lock().unwrap()
     }
 
     pub(crate) fn see<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
@@ -136,6 +149,7 @@ struct Connection {
     script: Script,
     acts: Arc<Mutex<std::vec::IntoIter<Act>>>,
     seen: Arc<Mutex<Seen>>,
+    ears: Arc<Mutex<()>>,
     address: SocketAddr,
 }
 
@@ -149,9 +163,13 @@ impl Connection {
             let mut size = [0; 4];
             self.stream.read_exact(&mut size)?;
             let mut frame = vec![0; frame_size(size, 1 << 26).unwrap()];
-            self.stream.read_exact(&mut frame)?;
-            let key = i16::from_be_bytes([frame[0], frame[1]]);
-            match ApiKey::try_from(key).unwrap() {
+            self.stream.read_exact(&mut frame[..2])?;
+            let key = ApiKey::try_from(i16::from_be_bytes([frame[0], frame[1]])).unwrap();
+            if key == ApiKey::Produce && self.ears.try_lock().is_err() {
+                return self.count_begun(frame.len());
+            }
+            self.stream.read_exact(&mut frame[2..])?;
+            match key {
                 ApiKey::ApiVersions => self.hello(&frame)?,
                 ApiKey::Metadata => self.metadata(&frame)?,
                 ApiKey::InitProducerId => {
@@ -168,6 +186,22 @@ impl Connection {
                 other => panic!("{other} was not expected"),
             }
         }
+    }
+
+    /// Counts the requests that came, of which the first is of this size, its key read.
+    fn count_begun(&mut self, first: usize) -> io::Result<()> {
+        self.seen.lock().unwrap().called = true;
+        drop(self.ears.lock().unwrap());
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest)?;
+        let (mut begun, mut next) = (1, first - 2);
+        while next < rest.len() {
+            begun += 1;
+            let Some(size) = rest.get(next..next + 4) else { break };
+            next += 4 + usize::try_from(u32::from_be_bytes(size.try_into().unwrap())).unwrap();
+        }
+        self.seen.lock().unwrap().begun = Some(begun);
+        Ok(())
     }
 
     fn answer<'a>(

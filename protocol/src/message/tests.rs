@@ -2,7 +2,7 @@
 
 #![allow(clippy::too_many_lines, reason = "macros spell out every message")]
 
-mod allocator;
+pub(crate) mod allocator;
 mod oracle;
 
 use super::samples::every_message;

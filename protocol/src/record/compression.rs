@@ -1,10 +1,18 @@
-//! The codecs of a batch body: names, ids, and compression and decompression under a cap.
+//! The codecs of a batch body: names, ids, levels, and whole bodies in and out of them.
+//!
+//! Bodies that should never be held whole go through [`Compressor`] and [`Decompressor`].
+
+mod compressor;
+mod decompressor;
+mod shelf;
+mod snappy;
 
 use std::fmt;
-use std::io::{BufRead, Write};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+pub use compressor::Compressor;
+pub use decompressor::Decompressor;
 
 /// How the body of a batch is compressed. The number is bits 0 to 2 of the batch's attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -30,10 +38,12 @@ pub enum CompressionError {
         /// The codec's number, 5 to 7.
         id: u8,
     },
-    /// A codec of Kafka's that this build cannot handle.
-    Unsupported {
+    /// The codec has no such level, or no levels at all.
+    Level {
         /// The codec.
         codec: Compression,
+        /// What was asked for.
+        level: i32,
     },
     /// The codec's own format is broken.
     Corrupt {
@@ -53,9 +63,13 @@ impl fmt::Display for CompressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownCodec { id } => write!(f, "unknown compression codec {id}"),
-            Self::Unsupported { codec } => {
-                write!(f, "compression codec {codec} is not supported; none and lz4 are")
-            }
+            Self::Level { codec, level } => match codec.levels() {
+                None => write!(f, "{codec} has no compression levels"),
+                Some(levels) => {
+                    let (least, most) = (levels.start(), levels.end());
+                    write!(f, "{codec} has no compression level {level}: give {least} to {most}")
+                }
+            },
             Self::Corrupt { codec, detail } => write!(f, "{codec} data is corrupt: {detail}"),
             Self::TooLarge { limit } => {
                 write!(f, "the body holds more than the limit of {limit} bytes")
@@ -82,9 +96,6 @@ impl FromStr for Compression {
         })
     }
 }
-
-/// First bytes of an LZ4 frame. Its reader would also take the legacy format, which Kafka refuses.
-const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
 impl Compression {
     /// All codecs, in the order of their numbers.
@@ -117,54 +128,43 @@ impl Compression {
         }
     }
 
-    /// Whether this build can compress and decompress with the codec.
-    pub const fn is_supported(self) -> bool {
-        matches!(self, Self::None | Self::Lz4)
+    /// Levels that can be asked for, as Kafka's options allow them (KIP-390).
+    pub const fn levels(self) -> Option<RangeInclusive<i32>> {
+        match self {
+            Self::None | Self::Snappy => None,
+            Self::Gzip => Some(1..=9),
+            Self::Lz4 => Some(1..=17),
+            Self::Zstd => Some(-131_072..=22),
+        }
     }
 
-    /// Appends the compressed form of a chain of slices to `out`; `None` copies them.
-    ///
-    /// On an error `out` is as long as before.
+    /// The level if none is asked for, as Kafka's options have it; gzip's -1 is zlib's own choice.
+    pub const fn default_level(self) -> Option<i32> {
+        match self {
+            Self::None | Self::Snappy => None,
+            Self::Gzip => Some(-1),
+            Self::Lz4 => Some(9),
+            Self::Zstd => Some(3),
+        }
+    }
+
+    /// Appends the form of a chain of slices at the codec's default level: [`Codec::compress`].
     pub fn compress<'a>(
         self,
-        chain: impl IntoIterator<Item = &'a [u8]>,
+        chain: impl IntoIterator<Item = &'a [u8]> + Clone,
         out: &mut Vec<u8>,
     ) -> Result<(), CompressionError> {
-        match self {
-            Self::None => {
-                chain.into_iter().for_each(|slice| out.extend_from_slice(slice));
-                Ok(())
-            }
-            Self::Lz4 => {
-                let before = out.len();
-                compress_lz4(chain, out).map_err(|fault| {
-                    out.truncate(before);
-                    self.corrupt(fault)
-                })
-            }
-            Self::Gzip | Self::Snappy | Self::Zstd => {
-                Err(CompressionError::Unsupported { codec: self })
-            }
-        }
+        Codec::new(self).compress(chain, out)
     }
 
     /// The decompressed form of `body`, at most `limit` bytes; work stops where they are passed.
     ///
-    /// Beside the result it holds the codec's own window: up to 12 MiB where the sender chose LZ4
-    /// blocks of 4 MiB.
+    /// No length that `body` tells is believed. Beside the result, which is never given more than
+    /// twice its memory while it grows, the codec's window is held: see [`Decompressor`].
     pub fn decompress(self, body: &[u8], limit: usize) -> Result<Vec<u8>, CompressionError> {
-        match self {
-            Self::None if body.len() > limit => Err(CompressionError::TooLarge { limit }),
-            Self::None => Ok(body.to_vec()),
-            Self::Lz4 if !body.starts_with(&LZ4_MAGIC) => Err(self.corrupt("not an LZ4 frame")),
-            Self::Lz4 => {
-                let guess = body.len().saturating_mul(3).min(limit);
-                read_capped(self, FrameDecoder::new(body), Vec::with_capacity(guess), limit)
-            }
-            Self::Gzip | Self::Snappy | Self::Zstd => {
-                Err(CompressionError::Unsupported { codec: self })
-            }
-        }
+        let mut out = Vec::new();
+        Decompressor::new(self, body, limit)?.read_to_end(&mut out)?;
+        Ok(out)
     }
 
     fn corrupt(self, detail: impl fmt::Display) -> CompressionError {
@@ -172,38 +172,72 @@ impl Compression {
     }
 }
 
-/// One frame of independent blocks of 64 KiB without checksums, as Kafka's own writer makes it.
-///
-/// Kafka's reader [KafkaLZ4BlockInputStream] refuses linked blocks; the batch's CRC does the rest.
-fn compress_lz4<'a>(
-    chain: impl IntoIterator<Item = &'a [u8]>,
-    out: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    let frame = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
-    let mut encoder = FrameEncoder::with_frame_info(frame, out);
-    for slice in chain {
-        encoder.write_all(slice)?;
-    }
-    encoder.try_finish()?;
-    Ok(())
+/// A codec with the level at which it compresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Codec {
+    compression: Compression,
+    level: i32,
 }
 
-fn read_capped(
-    codec: Compression,
-    mut reader: impl BufRead,
-    mut out: Vec<u8>,
-    limit: usize,
-) -> Result<Vec<u8>, CompressionError> {
-    loop {
-        let block = reader.fill_buf().map_err(|fault| codec.corrupt(fault))?;
-        if block.is_empty() {
-            return Ok(out);
-        }
-        if block.len() > limit - out.len() {
-            return Err(CompressionError::TooLarge { limit });
-        }
-        out.extend_from_slice(block);
-        let taken = block.len();
-        reader.consume(taken);
+impl Default for Codec {
+    fn default() -> Self {
+        Self::new(Compression::None)
     }
 }
+
+impl Codec {
+    /// The codec at its default level.
+    pub const fn new(compression: Compression) -> Self {
+        let level = match compression.default_level() {
+            Some(level) => level,
+            None => 0,
+        };
+        Self { compression, level }
+    }
+
+    /// The codec at a level; `Level` if it is neither in its range nor its default.
+    ///
+    /// Lz4 takes Kafka's levels and compresses alike at all of them, as Kafka does at its default.
+    pub fn with_level(compression: Compression, level: i32) -> Result<Self, CompressionError> {
+        let ranged = compression.levels().is_some_and(|levels| levels.contains(&level));
+        if ranged || compression.default_level() == Some(level) {
+            return Ok(Self { compression, level });
+        }
+        Err(CompressionError::Level { codec: compression, level })
+    }
+
+    /// The codec.
+    pub const fn compression(self) -> Compression {
+        self.compression
+    }
+
+    /// The level; 0 where the codec has none.
+    pub const fn level(self) -> i32 {
+        self.level
+    }
+
+    /// Appends the compressed form of a chain of slices to `out`; `None` copies them.
+    ///
+    /// On an error `out` is as long as before.
+    pub fn compress<'a>(
+        self,
+        chain: impl IntoIterator<Item = &'a [u8]> + Clone,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CompressionError> {
+        let before = out.len();
+        let total = chain.clone().into_iter().map(<[u8]>::len).sum();
+        let write = || {
+            let mut compressor = Compressor::new(self, Some(total), &mut *out)?;
+            chain.into_iter().try_for_each(|slice| compressor.write(slice))?;
+            compressor.finish()
+        };
+        let written = write();
+        if written.is_err() {
+            out.truncate(before);
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests;

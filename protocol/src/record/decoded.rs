@@ -23,6 +23,7 @@ pub struct BatchRecords<'a> {
 impl<'a> BatchRecords<'a> {
     pub(super) fn new(batch: &Batch<'a>, limit: usize) -> Result<Self, BatchError> {
         let body = match batch.header.attributes.compression()? {
+            _ if batch.header.records_count == 0 => Cow::Borrowed(&[][..]),
             Compression::None => Cow::Borrowed(capped(batch.body(), limit)?),
             codec => Cow::Owned(codec.decompress(batch.body(), limit.min(MAX_BODY))?),
         };
@@ -72,6 +73,7 @@ impl DecodedBatch {
     pub fn decode(bytes: &Bytes, limit: usize) -> Result<Self, BatchError> {
         let batch = Batch::parse(bytes)?;
         let body = match batch.header.attributes.compression()? {
+            _ if batch.header.records_count == 0 => Bytes::new(),
             Compression::None => {
                 capped(batch.body(), limit)?;
                 bytes.slice(HEADER_LEN..batch.bytes.len())
@@ -114,6 +116,9 @@ impl DecodedBatch {
     /// Records by the count, or fewer if the body cannot hold so many.
     fn rows_most(&self) -> usize {
         let count = usize::try_from(self.header.records_count).unwrap_or(0);
+        if cfg!(ottla_bug = "batch_count") {
+            return count;
+        }
         count.min(self.body.len() / MIN_RECORD_LEN)
     }
 }

@@ -56,7 +56,7 @@ impl BatchError {
             Self::LastOffsetDelta { .. } => 23,
             Self::RecordsCount { .. } => 57,
             Self::Compression(fault) => match fault {
-                CompressionError::UnknownCodec { .. } | CompressionError::Unsupported { .. } => 21,
+                CompressionError::UnknownCodec { .. } | CompressionError::Level { .. } => 21,
                 CompressionError::Corrupt { .. } | CompressionError::TooLarge { .. } => 61,
             },
         }

@@ -5,6 +5,7 @@ use std::iter::FusedIterator;
 use super::batch::{BatchHeader, MIN_RECORD_LEN, TimestampType};
 use super::builder::HeaderPair;
 use super::error::RecordError;
+use super::fields::{Fault, read_fields, read_header};
 use super::varint::Cursor;
 
 /// One record in a buffer.
@@ -121,8 +122,6 @@ pub(super) struct RecordParts<'a> {
     pub(super) headers_at: usize,
 }
 
-type Fault = (usize, &'static str);
-
 impl<'a> RecordIter<'a> {
     /// Records of `body`, the decompressed bytes after `header`.
     pub fn new(header: &BatchHeader, body: &'a [u8]) -> Self {
@@ -150,7 +149,7 @@ impl<'a> RecordIter<'a> {
         }
         if self.index == self.count {
             self.ended = true;
-            if self.body.remaining() == 0 {
+            if self.body.remaining() == 0 || cfg!(ottla_bug = "trailing_bytes") {
                 return None;
             }
             let fault = (self.body.at, "bytes follow the last record");
@@ -183,44 +182,31 @@ impl<'a> RecordIter<'a> {
         };
         // Within the record no field may pass its end, even where the batch goes on.
         let at = self.body.at;
-        let Some(bytes) = at.checked_add(len).and_then(|end| self.body.bytes.get(..end)) else {
+        let end = at.checked_add(len);
+        #[cfg(ottla_bug = "record_length")]
+        let end = end.map(|end| end.min(self.body.bytes.len()));
+        let Some(bytes) = end.and_then(|end| self.body.bytes.get(..end)) else {
             return Err((start, "its length passes the end of the batch"));
         };
         self.body.at = bytes.len();
         let mut record = Cursor { bytes, at };
-        self.read_fields(&mut record).map_err(|what| (record.at, what))
-    }
-
-    #[inline]
-    fn read_fields(&self, record: &mut Cursor<'a>) -> Result<RecordParts<'a>, &'static str> {
-        record.byte().ok_or("its attributes are missing")?;
-        let timestamp_delta = record.varlong().ok_or("its timestamp is cut or too long")?;
-        let before = record.at;
-        let offset_delta = record.varint().ok_or("its offset is cut or too long")?;
-        if offset_delta < 0 || offset_delta > self.last_offset_delta {
-            record.at = before;
-            return Err("its offset lies outside the batch");
-        }
-        let key = read_nullable(record, "its key's length is wrong")?;
-        let key_at = record.at - key.map_or(0, <[u8]>::len);
-        let value = read_nullable(record, "its value's length is wrong")?;
-        let value_at = record.at - value.map_or(0, <[u8]>::len);
-        let (headers, headers_at) = read_headers(record)?;
-        if record.remaining() != 0 {
-            return Err("its fields end before its length does");
-        }
-        // Kafka's arithmetic wraps here as well; a false timestamp harms nobody's memory.
-        let timestamp =
-            self.append_time.unwrap_or_else(|| self.base_timestamp.wrapping_add(timestamp_delta));
+        let fields = read_fields(&mut record, self.last_offset_delta)?;
+        let headers = match fields.headers_count {
+            0 => Headers::default(),
+            count => Headers { count, bytes: bytes.get(fields.headers_at..).unwrap_or_default() },
+        };
         Ok(RecordParts {
-            offset_delta,
-            timestamp,
-            key,
-            key_at,
-            value,
-            value_at,
+            offset_delta: fields.offset_delta,
+            // Kafka's arithmetic wraps here as well; a false timestamp harms nobody's memory.
+            timestamp: self
+                .append_time
+                .unwrap_or_else(|| self.base_timestamp.wrapping_add(fields.timestamp_delta)),
+            key: fields.key,
+            key_at: fields.key_at,
+            value: fields.value,
+            value_at: fields.value_at,
             headers,
-            headers_at,
+            headers_at: fields.headers_at,
         })
     }
 }
@@ -254,54 +240,3 @@ impl<'a> Iterator for RecordIter<'a> {
 }
 
 impl FusedIterator for RecordIter<'_> {}
-
-/// A length and that many bytes; −1 is null, other negative lengths are an error.
-///
-/// After an error the cursor stands at the length.
-#[inline]
-fn read_nullable<'a>(
-    cursor: &mut Cursor<'a>,
-    what: &'static str,
-) -> Result<Option<&'a [u8]>, &'static str> {
-    let before = cursor.at;
-    let len = cursor.varint().ok_or(what)?;
-    if len == -1 {
-        return Ok(None);
-    }
-    let taken = usize::try_from(len).ok().and_then(|len| cursor.take(len));
-    if taken.is_none() {
-        cursor.at = before;
-    }
-    taken.map(Some).ok_or(what)
-}
-
-#[inline]
-fn read_headers<'a>(record: &mut Cursor<'a>) -> Result<(Headers<'a>, usize), &'static str> {
-    let before = record.at;
-    let count = record.varint().ok_or("its header count is cut or too long")?;
-    let start = record.at;
-    if count == 0 {
-        return Ok((Headers::default(), start));
-    }
-    // A header is two bytes at least.
-    if !usize::try_from(count).is_ok_and(|count| count <= record.remaining() / 2) {
-        record.at = before;
-        return Err("its header count is more than its bytes can hold");
-    }
-    for _ in 0..count {
-        read_header(record)?;
-    }
-    let bytes = record.bytes.get(start..record.at).unwrap_or_default();
-    Ok((Headers { count: count.cast_unsigned(), bytes }, start))
-}
-
-fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<HeaderPair<'a>, &'static str> {
-    const KEY: &str = "a header's key is null or its length is wrong";
-    let before = cursor.at;
-    let Some(key) = read_nullable(cursor, KEY)? else {
-        cursor.at = before;
-        return Err(KEY);
-    };
-    let value = read_nullable(cursor, "a header's value has a wrong length")?;
-    Ok((key, value))
-}

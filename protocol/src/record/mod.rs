@@ -3,6 +3,7 @@
 //! * Reading a set of batches in place: [`batches`], [`Batch`], [`BatchHeader`], [`stamp`].
 //! * Records of a batch: [`Batch::records`] while the bytes are borrowed, [`DecodedBatch`] to keep
 //!   them, [`IndexedBatch`] to take any record at once and without a further check.
+//! * Looking at records without holding them, and packing them anew: [`RecordScan`].
 //! * Writing: [`NewRecord`] straight into a buffer, [`seal()`] for the header, [`BatchBuilder`] where
 //!   one contiguous batch is all that is wanted.
 //!
@@ -16,7 +17,9 @@ pub mod control;
 pub mod crc;
 pub mod decoded;
 pub mod error;
+mod fields;
 pub mod iter;
+pub mod scan;
 pub mod seal;
 pub mod varint;
 
@@ -24,11 +27,12 @@ pub use batch::{
     Attributes, Batch, BatchHeader, HEADER_LEN, TimestampType, batches, stamp, stamp_append_time,
 };
 pub use builder::{BatchBuilder, HeaderPair, MeasuredRecord, NO_HEADERS, NewRecord, NoHeaders};
-pub use compression::{Compression, CompressionError};
+pub use compression::{Codec, Compression, CompressionError, Compressor, Decompressor};
 pub use control::{ControlKind, ControlRecord, EndTxnMarker};
 pub use decoded::{BatchRecords, DecodedBatch, IndexedBatch, RecordRow};
 pub use error::{BatchError, RecordError};
 pub use iter::{Headers, RecordIter, RecordView};
+pub use scan::{RecordOutline, RecordScan, ScanError};
 pub use seal::{BatchSeal, BatchSpan, reseal, seal};
 
 #[cfg(test)]

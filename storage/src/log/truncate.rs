@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Log;
+use crate::checkpoint::sync_dir;
 use crate::error::{LogError, LogErrorKind};
 use crate::recovery;
 use crate::segment::segment_of;
@@ -36,6 +37,11 @@ impl Log {
         let Some(segment) = self.segments.get(index).map(Arc::clone) else { return Ok(()) };
         for later in self.segments.iter().skip(index + 1).rev() {
             recovery::remove_segment(files.as_ref(), &self.dir, later.base)?;
+        }
+        if index + 1 < self.segments.len() {
+            // Were the end of this segment gone and a later one back after a power cut, a gap would
+            // stand between them that no leader wrote.
+            sync_dir(files.as_ref(), &self.dir)?;
         }
         let extent =
             if index + 1 == self.segments.len() { self.active.extent() } else { segment.whole() };

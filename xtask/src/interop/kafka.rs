@@ -11,6 +11,8 @@ use crate::workspace::{Workspace, free_port, read, write};
 
 use super::wire;
 
+/// The version that `interop/kafka/pom.xml` names.
+pub(super) const VERSION: &str = "4.4.0";
 /// 16 bytes in URL-safe base64, as the format tool wants them.
 const CLUSTER_ID: &str = "b3R0bGEtaW50ZXJvcC0wMQ";
 const PROPERTIES: &str = "server.properties";
@@ -28,9 +30,14 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
-    /// Fetches the jars, once for each state of the pom, and gives the class path.
+    /// Fetches the jars and gives the class path, for a machine that has a Java runtime.
     pub(crate) fn fetch(workspace: &Workspace) -> Done<PathBuf> {
         tools::need(&[&JAVA])?;
+        Ok(Self::fetch_jars(workspace)?.join("*"))
+    }
+
+    /// Fetches the jars, once for each state of the pom, and gives their folder.
+    pub(super) fn fetch_jars(workspace: &Workspace) -> Done<PathBuf> {
         let pom = workspace.root.join("interop/kafka/pom.xml");
         let home = workspace.cache("interop/kafka")?;
         let (lib, stamp) = (home.join("lib"), home.join("fetched.pom"));
@@ -43,7 +50,7 @@ impl Kafka {
             maven.arg(folder).quiet().check()?;
             write(&stamp, read(&pom)?)?;
         }
-        Ok(lib.join("*"))
+        Ok(lib)
     }
 
     /// Formats a new data folder under `dir`, starts Kafka on free ports, waits until it answers.

@@ -5,6 +5,7 @@ mod confluent;
 mod kafka;
 mod kcat;
 mod ours;
+mod spec;
 mod wire;
 
 pub(crate) use confluent::environment as confluent_environment;
@@ -18,6 +19,7 @@ use crate::workspace::Workspace;
 type Suite = fn(&Workspace) -> Done<Count>;
 
 const SUITES: &[(&str, Suite)] = &[
+    ("spec", spec::against_kafka),
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),

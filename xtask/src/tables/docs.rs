@@ -79,7 +79,9 @@ pub(super) fn broker_options(tables: &Tables) -> String {
     let mut text = format!(
         "# Options of the broker\n{MARK}\n\n\
          Under Kafka's names, with Kafka's defaults where it has the option. `-c name=value` on the\n\
-         command line of `ottla-broker`; `BrokerConfig::set` in Rust.\n\n\
+         command line of `ottla-broker`, which goes before a file that `--config FILE` names, in the form of\n\
+         Kafka's `server.properties` (`java.util.Properties`: `=`, `:` or a blank after the name, `\\` at the end\n\
+         of a line that goes on, `#` and `!` before comments). `BrokerConfig::set` and `file` in Rust.\n\n\
          | option | values | default | what it does |\n|---|---|---|---|\n"
     );
     for option in &tables.broker {

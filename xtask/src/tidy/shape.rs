@@ -20,6 +20,9 @@ const UNSAFE: &[(&str, &str)] = &[
     ("storage/src/files/mapped.rs", "maps sealed index files"),
     ("bindings-node/src/record.rs", "a batch's bytes as a Buffer, not copied"),
     ("broker/src/driver/signals.rs", "the signal mask of a thread"),
+    ("client-rs/src/driver/signals.rs", "the signal mask of a thread"),
+    ("client-rs/src/process.rs", "a fork handler"),
+    ("client-rs/tests/fork.rs", "forks, in tests"),
     ("protocol/src/message/tests/allocator.rs", "a global allocator that counts, in tests"),
     ("client-rs/tests/allocations.rs", "a global allocator that counts"),
 ];

@@ -33,13 +33,6 @@ impl Controller {
         let reader = node.metadata_log.log().map_err(|error| error.to_string())?;
         let mut image = read_image(node)?;
         let epoch = node.metadata_log.leader_epoch();
-        if reader.latest_epoch().is_some_and(|latest| latest >= epoch) {
-            return Err(format!(
-                "{}: the log is newer than its quorum-state; put that file back or start with an \
-                 empty data folder",
-                reader.dir().display()
-            ));
-        }
         let first = reader.log_end() == 0;
         let now_ms = node.clock.now_ms();
         let control = control_batch(node, first, now_ms)?;

@@ -11,7 +11,8 @@ use crate::driver::folder::random_id;
 use crate::node::{Node, TopicSetup};
 use crate::state::metadata::TopicState;
 use crate::state::topics::{
-    Creation, OFFSETS_TOPIC, TopicDefaults, TopicKey, create, create_offsets_topic, delete,
+    Creation, OFFSETS_TOPIC, TopicDefaults, TopicKey, check_request, create, create_offsets_topic,
+    delete,
 };
 
 /// Logs of a new topic that are opened before it is answered. Those of a wider topic are opened
@@ -86,6 +87,10 @@ impl Controller {
         ask: Ask,
         done: TopicsDone,
     ) {
+        if let Err(refusal) = check_request(requests, defaults(node)) {
+            done(requests.iter().map(|_| Err(refusal.clone())).collect());
+            return;
+        }
         let state = self.state();
         // Each sees those before it, or two of one request could have one name.
         let mut image = state.image.clone();
@@ -220,17 +225,21 @@ fn decide(
         return Err(Refusal::new(ErrorCode::TOPIC_ALREADY_EXISTS, message));
     }
     let settings = &node.settings;
-    let defaults = TopicDefaults {
-        partitions: settings.num_partitions,
-        replication_factor: settings.default_replication_factor,
-    };
     let check = |own: &[(&str, &str)]| {
         let resolved = TopicConfig::resolve(settings, own.iter().copied());
         resolved.map(|_config| ()).map_err(|error| error.to_string())
     };
-    let creation = create(image, request, defaults, fresh_id()?, &check)?;
+    let creation = create(image, request, defaults(node), fresh_id()?, &check)?;
     take(image, &creation.records)?;
     Ok(creation)
+}
+
+fn defaults(node: &Node) -> TopicDefaults {
+    TopicDefaults {
+        partitions: node.settings.num_partitions,
+        replication_factor: node.settings.default_replication_factor,
+        partitions_in_all: node.settings.max_partitions,
+    }
 }
 
 fn take(image: &mut Image, records: &[MetadataRecord]) -> Result<(), Refusal> {

@@ -108,3 +108,25 @@ fn members_that_wait_are_sent_away_when_an_append_fails() {
     let Ok(Answer::Join(join)) = sent_away else { panic!("{sent_away:?}") };
     assert_eq!((join.error, &*join.member_id), (ErrorCode::NOT_COORDINATOR, "c-2"));
 }
+
+#[test]
+fn a_panic_over_groups_costs_what_was_half_done_and_nothing_that_is_in_the_log() {
+    let broker = broker();
+    assert_eq!(commit(&broker, NOBODY, 7), Ok(vec![ErrorCode::NONE]));
+    let node = broker.node();
+    let (index, _, _) = node.coordinator.shard_of(node, GROUP).unwrap();
+    let half_done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        node.coordinator.in_running(node, index, |running| {
+            let lost = crate::state::groups::GroupRecord::Offset {
+                group: Arc::from(GROUP),
+                partition: partition(),
+                value: None,
+            };
+            running.groups.replay(&lost);
+            panic!("in the middle of a decision")
+        });
+    }));
+    assert!(half_done.is_err());
+    assert_eq!(committed(&broker), Ok(Some(7)), "as the log says");
+    assert_eq!(commit(&broker, NOBODY, 8), Ok(vec![ErrorCode::NONE]));
+}

@@ -1,6 +1,6 @@
 //! The one task that does what is due: sessions, rebalances, and offsets that are too old.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Coordinator, Shard, Timers, locked, now};
@@ -11,10 +11,15 @@ use crate::node::Node;
 const SWEEP: Duration = Duration::from_mins(10);
 
 impl Timers {
+    fn next(&self) -> MutexGuard<'_, Option<Instant>> {
+        // One value, set in one move.
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Something is due at `deadline`; wakes the task if it would sleep longer.
     pub(super) fn note(&self, deadline: Option<Instant>) {
         let Some(deadline) = deadline else { return };
-        let mut next = locked(&self.next);
+        let mut next = self.next();
         if next.is_none_or(|next| deadline < next) {
             *next = Some(deadline);
             drop(next);
@@ -58,7 +63,7 @@ impl Coordinator {
     fn handle_timeouts(&self, node: &Arc<Node>) -> Option<Instant> {
         let now = now(node);
         // Taken first: what is noted from here on is not lost.
-        *locked(&self.timers.next) = None;
+        *self.timers.next() = None;
         let shards = self.shards.get().into_iter().flatten();
         let mut deadlines = Vec::new();
         for (index, shard) in shards.enumerate() {
@@ -74,7 +79,7 @@ impl Coordinator {
             }
         }
         // No wake: the one that would be woken is here.
-        let mut next = locked(&self.timers.next);
+        let mut next = self.timers.next();
         *next = deadlines.into_iter().chain(*next).min();
         *next
     }

@@ -15,6 +15,10 @@ const PENDING_MAX: usize = 10_000;
 /// Longest time for which an id is kept for a member that has not used it.
 const PENDING_WAIT: Duration = Duration::from_mins(5);
 
+/// Most protocols that a member may offer. Clients have one or two; all of a group's are compared
+/// with each other.
+const PROTOCOLS_MAX: usize = 64;
+
 /// A JoinGroup.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JoinRequest<'a> {
@@ -67,6 +71,16 @@ impl Group {
             return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, Arc::from("")));
         }
         let asked: MemberId = Arc::from(request.member_id);
+        if request.member.protocols.len() > PROTOCOLS_MAX {
+            tracing::warn!(group = %self.id, client = request.member.client_id, PROTOCOLS_MAX,
+                "a member offers more protocols than this broker compares");
+            return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, asked));
+        }
+        if !self.has_bytes_for(request, limits) {
+            tracing::warn!(group = %self.id, client = request.member.client_id,
+                "a member's metadata is too much for its group: group.max.bytes");
+            return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, asked));
+        }
         if !self.supports(request.protocol_type, request.member.protocols) {
             return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, asked));
         }
@@ -277,6 +291,16 @@ impl Group {
                 self.members.contains_key(member_id) || self.members.len() < limits.members_max
             }
         }
+    }
+
+    /// Whether `group.max.bytes` leaves room for what this member brings along.
+    fn has_bytes_for(&self, request: &JoinRequest<'_>, limits: &GroupLimits) -> bool {
+        let instance = request.member.instance_id;
+        let holder = instance.and_then(|instance| self.instances.get(instance));
+        let own = holder.map_or(request.member_id, |holder| &**holder);
+        let others = self.members.iter().filter(|(id, _)| ***id != *own);
+        let others = others.map(|(_, member)| member.bytes()).sum::<usize>();
+        others.saturating_add(request.member.bytes()) <= limits.bytes_max
     }
 
     /// Whether a member that speaks these protocols can be in this group.

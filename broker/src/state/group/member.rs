@@ -91,6 +91,14 @@ impl Member {
         }
     }
 
+    /// What it holds of the group's bytes.
+    pub(super) fn bytes(&self) -> usize {
+        protocol_bytes(&self.protocols)
+            + self.assignment.len()
+            + self.client_id.len()
+            + self.instance_id.as_ref().map_or(0, |instance| instance.len())
+    }
+
     /// Its metadata for one protocol; empty if it does not know that one.
     pub(super) fn metadata(&self, protocol: &str) -> Bytes {
         let known = self.protocols.iter().find(|known| *known.name == *protocol);
@@ -124,6 +132,17 @@ impl Member {
         if let Some(token) = self.syncing.take() {
             out.answer(token, Answer::Sync(SyncAnswer::refused(error)));
         }
+    }
+}
+
+fn protocol_bytes(protocols: &[Protocol]) -> usize {
+    protocols.iter().map(|protocol| protocol.name.len() + protocol.metadata.len()).sum()
+}
+
+impl MemberSetup<'_> {
+    /// What it would hold of the group's bytes.
+    pub(super) fn bytes(&self) -> usize {
+        protocol_bytes(self.protocols) + self.client_id.len() + self.instance_id.map_or(0, str::len)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use ottla_protocol::ErrorCode;
 
-use super::{Answer, Decision, Group, Now, Phase, SyncAnswer, Token};
+use super::{Answer, Decision, Group, GroupLimits, Now, Phase, SyncAnswer, Token};
 
 /// A SyncGroup.
 #[derive(Debug, Clone)]
@@ -30,10 +30,11 @@ impl Group {
         &mut self,
         token: Token,
         request: &SyncRequest<'_>,
+        limits: &GroupLimits,
         now: Now,
         out: &mut Decision,
     ) {
-        if let Err(error) = self.try_sync(token, request, now, out) {
+        if let Err(error) = self.try_sync(token, request, limits, now, out) {
             out.answer(token, Answer::Sync(SyncAnswer::refused(error)));
         }
     }
@@ -42,10 +43,18 @@ impl Group {
         &mut self,
         token: Token,
         request: &SyncRequest<'_>,
+        limits: &GroupLimits,
         now: Now,
         out: &mut Decision,
     ) -> Result<(), ErrorCode> {
         self.check_sync(request)?;
+        let given = request.assignments.iter().map(|(_, assignment)| assignment.len());
+        if given.fold(0, usize::saturating_add) > limits.bytes_max {
+            tracing::warn!(group = %self.id, leader = request.member_id,
+                "an assignment is too much for its group: group.max.bytes");
+            // As Kafka answers for a group that is too large for a record of the offsets topic.
+            return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
+        }
         match &mut self.phase {
             Phase::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
             Phase::Preparing { .. } => return Err(ErrorCode::REBALANCE_IN_PROGRESS),

@@ -38,7 +38,8 @@ fn asking(name: &str, partitions: i32, replication_factor: i16) -> TopicRequest 
 }
 
 fn decide(image: &Image, request: &TopicRequest) -> Result<Creation, Refusal> {
-    let defaults = TopicDefaults { partitions: 3, replication_factor: 1 };
+    let defaults =
+        TopicDefaults { partitions: 3, replication_factor: 1, partitions_in_all: 20_000 };
     let check = |own: &[(&str, &str)]| match own.iter().find(|(name, _)| *name == "bad") {
         Some(_) => Err("no such option".to_owned()),
         None => Ok(()),
@@ -206,4 +207,18 @@ fn only_topics_of_users_that_are_there_can_be_deleted() {
     assert_eq!(delete(&image, &TopicKey::Id(ID)).unwrap().name, Arc::from("t"));
     let unknown = delete(&image, &TopicKey::Id(Uuid([1; 16]))).unwrap_err();
     assert_eq!(unknown.code, ErrorCode::UNKNOWN_TOPIC_ID);
+}
+
+#[test]
+fn a_name_is_free_in_metrics_again_when_its_topic_is_gone() {
+    let mut image = image(&[1]);
+    for record in decide(&image, &asking("a.b", 1, 1)).unwrap().records {
+        image.replay(&record).unwrap();
+    }
+    let refused = decide(&image, &asking("a_b", 1, 1)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::INVALID_TOPIC_EXCEPTION);
+    assert_eq!(image.partitions(), 1);
+    image.replay(&MetadataRecord::RemoveTopic { id: ID }).unwrap();
+    assert!(decide(&image, &asking("a_b", 1, 1)).is_ok());
+    assert_eq!(image.partitions(), 0);
 }

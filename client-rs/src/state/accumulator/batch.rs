@@ -52,8 +52,6 @@ pub(crate) struct Room<'a> {
 pub(crate) enum Manners {
     /// It stands behind those who wait.
     Queue,
-    /// It takes what there is: its caller waited before, or gives up at once.
-    Grab,
     /// It passes the budget for a moment, since other memory is given up for it.
     Force,
 }
@@ -68,7 +66,7 @@ impl Room<'_> {
         match self.manners {
             Manners::Force => return Ok(self.memory.force_chunk(least)),
             Manners::Queue if self.memory.is_awaited() => return Err(least),
-            Manners::Queue | Manners::Grab => {}
+            Manners::Queue => {}
         }
         let wanted = chunk_for(wanted).max(least);
         let found = self
@@ -163,7 +161,7 @@ mod tests {
     fn a_batch_is_full_at_its_size_and_takes_one_larger_record_alone() {
         let memory = Memory::new(1 << 20);
         let mut room =
-            Room { memory: &memory, batch_bytes: 203, granted: None, manners: Manners::Grab };
+            Room { memory: &memory, batch_bytes: 203, granted: None, manners: Manners::Queue };
         let open = || OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let mut batch = open();
         let value = [7; 60];
@@ -185,7 +183,8 @@ mod tests {
     fn a_full_batch_takes_few_chunks_and_no_more_than_its_size() {
         let memory = Memory::new(1 << 20);
         let batch_bytes = 256 * 1024;
-        let mut room = Room { memory: &memory, batch_bytes, granted: None, manners: Manners::Grab };
+        let mut room =
+            Room { memory: &memory, batch_bytes, granted: None, manners: Manners::Queue };
         let mut batch = OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let value = [7; 1000];
         let record = Record::to("t").value(&value);
@@ -199,7 +198,7 @@ mod tests {
     fn without_room_for_a_large_chunk_a_small_one_will_do() {
         let memory = Memory::new(3 * CHUNK_MIN);
         let mut room =
-            Room { memory: &memory, batch_bytes: 1 << 20, granted: None, manners: Manners::Grab };
+            Room { memory: &memory, batch_bytes: 1 << 20, granted: None, manners: Manners::Queue };
         let mut batch = OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let value = [7; 10_000];
         let record = Record::to("t").value(&value);

@@ -24,10 +24,28 @@ pub(crate) struct Memory {
     total: usize,
     used: AtomicUsize,
     /// Those who wait, first come first served.
-    waiting: Mutex<VecDeque<Arc<Waiter>>>,
+    line: Mutex<Line>,
     /// How many those are.
     waiters: AtomicUsize,
+    /// Room that was waited for and that its waiter is about to ask for.
+    left: Mutex<VecDeque<Left>>,
+    /// Bytes of it; they are charged.
+    left_bytes: AtomicUsize,
     pool: Mutex<Pool>,
+}
+
+/// Those who wait, by their tickets.
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Arc<Waiter>>,
+    /// Tickets given out.
+    tickets: u64,
+}
+
+struct Left {
+    bytes: usize,
+    /// From then on it is for whoever waits.
+    until: Instant,
 }
 
 #[derive(Default)]
@@ -53,8 +71,10 @@ impl Memory {
         Arc::new(Self {
             total,
             used: AtomicUsize::new(0),
-            waiting: Mutex::default(),
+            line: Mutex::default(),
             waiters: AtomicUsize::new(0),
+            left: Mutex::default(),
+            left_bytes: AtomicUsize::new(0),
             pool: Mutex::default(),
         })
     }
@@ -64,38 +84,41 @@ impl Memory {
         self.total
     }
 
-    /// Bytes charged now.
+    /// Bytes of chunks that are in use, or granted and not fetched yet.
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        let left = self.left_bytes.load(Ordering::Relaxed);
+        self.used.load(Ordering::Relaxed).saturating_sub(left)
     }
 
     /// Whether somebody waits for room.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.waiters.load(Ordering::Relaxed) > 0
+        // Whoever came into the line before a look at the budget is seen after a change to it.
+        self.waiters.load(Ordering::SeqCst) > 0
     }
 
     fn try_charge(&self, bytes: usize) -> bool {
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.total);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        self.used.fetch_update(Ordering::SeqCst, Ordering::Relaxed, fits).is_ok()
     }
 
     /// Gives bytes back, and with them room to those who wait.
     fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
         self.grant();
     }
 
-    /// Gives room to those who wait, in order, as far as there is any.
+    /// Gives room to those who wait, as far as there is any: the oldest first, and nobody before it,
+    /// so that a large wish among small ones is not starved [BufferPool].
     pub(crate) fn grant(&self) {
         if !self.is_awaited() {
             return;
         }
         let mut granted = Vec::new();
         {
-            let mut waiting = lock(&self.waiting);
+            let waiting = &mut lock(&self.line).waiting;
             while waiting.front().is_some_and(|first| self.try_charge(first.bytes)) {
                 if let Some(first) = waiting.pop_front() {
-                    self.waiters.fetch_sub(1, Ordering::Relaxed);
+                    self.waiters.fetch_sub(1, Ordering::SeqCst);
                     first.granted.store(true, Ordering::Release);
                     granted.push(first);
                 }
@@ -108,7 +131,7 @@ impl Memory {
 
     /// Wakes all who wait, so that they see that the producer is closed.
     pub(crate) fn wake_all(&self) {
-        let waiting: Vec<_> = lock(&self.waiting).iter().cloned().collect();
+        let waiting: Vec<_> = lock(&self.line).waiting.iter().cloned().collect();
         for waiter in waiting {
             waiter.wake();
         }
@@ -162,24 +185,46 @@ impl Memory {
         self.release(charged);
     }
 
-    /// Lets kept chunks go.
+    /// Lets kept chunks go, and room that nobody will ask for any more.
     pub(crate) fn drain(&self) {
         *lock(&self.pool) = Pool::default();
+        self.reclaim(|_| true);
     }
 
-    /// Takes those off the queue whose time is over.
+    /// Room that a waiter has left for its next try, as a chunk.
+    pub(crate) fn take_left(self: &Arc<Self>) -> Option<Chunk> {
+        if self.left_bytes.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let bytes = lock(&self.left).pop_front()?.bytes;
+        self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Some(self.chunk(bytes))
+    }
+
+    fn reclaim(&self, over: impl Fn(&Left) -> bool) {
+        let mut bytes = 0;
+        lock(&self.left).retain(|left| {
+            let over = over(left);
+            bytes += if over { left.bytes } else { 0 };
+            !over
+        });
+        self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.release(bytes);
+    }
+
+    /// Takes those off the queue whose time is over, and gives them room that was left in vain.
     pub(crate) fn expire(&self, now: Instant) {
         if !self.is_awaited() {
             return;
         }
         let mut over = Vec::new();
         {
-            let mut waiting = lock(&self.waiting);
-            waiting.retain(|waiter| {
+            let mut line = lock(&self.line);
+            line.waiting.retain(|waiter| {
                 let late = waiter.deadline.is_some_and(|deadline| deadline <= now);
                 if late {
                     waiter.expired.store(true, Ordering::Release);
-                    self.waiters.fetch_sub(1, Ordering::Relaxed);
+                    self.waiters.fetch_sub(1, Ordering::SeqCst);
                     over.push(Arc::clone(waiter));
                 }
                 !late
@@ -188,20 +233,36 @@ impl Memory {
         for waiter in over {
             waiter.wake();
         }
-        self.grant();
+        self.reclaim(|left| left.until <= now);
     }
 
     /// A place in the queue for room of so many bytes, until a time.
     pub(crate) fn queue(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Place {
+        self.enter(None, bytes, deadline)
+    }
+
+    /// A place behind all of lower tickets; with a ticket of its own, behind all.
+    fn enter(
+        self: &Arc<Self>,
+        ticket: Option<u64>,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Place {
+        let mut line = lock(&self.line);
+        let ticket = ticket.unwrap_or(line.tickets);
+        line.tickets = line.tickets.max(ticket + 1);
         let waiter = Arc::new(Waiter {
+            ticket,
             bytes,
             deadline,
             expired: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             sleeper: Mutex::default(),
         });
-        lock(&self.waiting).push_back(Arc::clone(&waiter));
-        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let at = line.waiting.partition_point(|before| before.ticket < ticket);
+        line.waiting.insert(at, Arc::clone(&waiter));
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        drop(line);
         // Room may have come before the place was taken.
         self.grant();
         Place { waiter, memory: Arc::clone(self) }
@@ -256,6 +317,7 @@ impl Drop for Chunk {
 
 #[derive(Debug)]
 struct Waiter {
+    ticket: u64,
     bytes: usize,
     deadline: Option<Instant>,
     expired: AtomicBool,
@@ -292,31 +354,35 @@ impl Place {
     }
 
     /// The room as a chunk, if it is granted.
-    pub(crate) fn into_chunk(self) -> Result<Chunk, Self> {
-        if !self.waiter.granted.swap(false, Ordering::AcqRel) {
-            return Err(self);
-        }
-        Ok(self.memory.chunk(self.waiter.bytes))
+    pub(crate) fn take_chunk(&self) -> Option<Chunk> {
+        let granted = self.waiter.granted.swap(false, Ordering::AcqRel);
+        granted.then(|| self.memory.chunk(self.waiter.bytes))
     }
 
-    /// Leaves the room to whoever asks next: to the caller, if it asks at once. Those who wait are
-    /// not looked at before the next [`Memory::grant`].
-    pub(crate) fn leave_room(self) {
+    /// The same place in the line for more bytes, when those granted were not enough.
+    pub(crate) fn again(self, bytes: usize) -> Self {
+        self.memory.enter(Some(self.waiter.ticket), bytes, self.waiter.deadline)
+    }
+
+    /// Leaves the room for the next [`Memory::take_left`], and from `until` on to whoever waits.
+    pub(crate) fn leave_room(self, until: Instant) {
         if self.waiter.granted.swap(false, Ordering::AcqRel) {
-            self.memory.used.fetch_sub(self.waiter.bytes, Ordering::Relaxed);
+            let bytes = self.waiter.bytes;
+            lock(&self.memory.left).push_back(Left { bytes, until });
+            self.memory.left_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.memory.waiting);
-        let place = waiting.iter().position(|waiter| Arc::ptr_eq(waiter, &self.waiter));
+        let mut line = lock(&self.memory.line);
+        let place = line.waiting.iter().position(|waiter| Arc::ptr_eq(waiter, &self.waiter));
         if let Some(at) = place {
-            waiting.remove(at);
-            self.memory.waiters.fetch_sub(1, Ordering::Relaxed);
+            line.waiting.remove(at);
+            self.memory.waiters.fetch_sub(1, Ordering::SeqCst);
         }
-        drop(waiting);
+        drop(line);
         if self.waiter.granted.swap(false, Ordering::AcqRel) {
             self.memory.release(self.waiter.bytes);
         } else if place.is_some() {
@@ -327,65 +393,4 @@ impl Drop for Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::parker::Parker;
-
-    fn sleeper() -> Sleeper {
-        Sleeper::Thread(Parker::current())
-    }
-
-    #[test]
-    fn chunks_are_charged_by_capacity_up_to_the_limit_and_used_again() {
-        let memory = Memory::new(3 * CHUNK_MIN);
-        let first = memory.try_chunk(CHUNK_MIN).unwrap();
-        assert_eq!(first.data.capacity(), CHUNK_MIN);
-        let _second = memory.try_chunk(2 * CHUNK_MIN).unwrap();
-        assert_eq!(memory.used(), 3 * CHUNK_MIN);
-        assert!(memory.try_chunk(CHUNK_MIN).is_none());
-        let address = first.data.as_ptr();
-        drop(first);
-        assert_eq!(memory.try_chunk(CHUNK_MIN).unwrap().data.as_ptr(), address);
-    }
-
-    #[test]
-    fn chunk_sizes_are_powers_of_two_up_to_a_mebibyte() {
-        let sizes = [0, 1, CHUNK_MIN, CHUNK_MIN + 1, 1 << 20, (1 << 20) + 1].map(chunk_for);
-        assert_eq!(sizes, [CHUNK_MIN, CHUNK_MIN, CHUNK_MIN, 2 * CHUNK_MIN, 1 << 20, (1 << 20) + 1]);
-        assert_eq!((class_of(CHUNK_MIN), class_of(1 << 20)), (Some(0), Some(CLASSES - 1)));
-        assert_eq!((class_of(CHUNK_MIN + 1), class_of(1 << 21)), (None, None));
-    }
-
-    #[test]
-    fn room_goes_to_those_who_wait_in_their_order() {
-        let memory = Memory::new(4 * CHUNK_MIN);
-        let mut chunks: Vec<_> = (0..4).map(|_| memory.try_chunk(CHUNK_MIN).unwrap()).collect();
-        let large = memory.queue(2 * CHUNK_MIN, None);
-        let small = memory.queue(CHUNK_MIN, None);
-        assert!(memory.is_awaited());
-        chunks.pop();
-        assert!(!large.poll(sleeper()));
-        assert!(!small.poll(sleeper()), "a small wish does not overtake a large one");
-        chunks.pop();
-        assert!(large.poll(sleeper()));
-        assert!(!small.poll(sleeper()));
-        chunks.pop();
-        assert!(small.poll(sleeper()));
-        assert!(large.into_chunk().is_ok());
-        assert!(!memory.is_awaited());
-        drop(small);
-        drop(chunks);
-        assert_eq!(memory.used(), 0);
-    }
-
-    #[test]
-    fn who_gives_up_waiting_lets_the_next_one_in() {
-        let memory = Memory::new(2 * CHUNK_MIN);
-        let _chunk = memory.try_chunk(CHUNK_MIN).unwrap();
-        let large = memory.queue(2 * CHUNK_MIN, None);
-        let small = memory.queue(CHUNK_MIN, None);
-        assert!(!small.poll(sleeper()));
-        drop(large);
-        assert!(small.poll(sleeper()));
-    }
-}
+mod tests;

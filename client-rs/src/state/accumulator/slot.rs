@@ -133,3 +133,37 @@ impl Slot {
         lock(&self.inner).closed = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests start their virtual time somewhere")]
+
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::state::accumulator::batch::Manners;
+    use crate::state::accumulator::memory::Memory;
+
+    /// Else a thread that writes into a batch which another one has begun, and flushes, may be told
+    /// that all is delivered: the machine knows nothing of the batch while the other one sleeps.
+    #[test]
+    fn a_batch_is_listed_before_others_can_write_into_it() {
+        let memory = Memory::new(1 << 20);
+        let mut room =
+            Room { memory: &memory, batch_bytes: 200, granted: None, manners: Manners::Queue };
+        let slot = Slot::new(0, &"t".into(), 0);
+        let listed = Cell::new(0);
+        let list = || {
+            listed.set(listed.get() + 1);
+            assert!(slot.inner.try_lock().is_err(), "others can write");
+        };
+        let opening = Opening { next_id: &|| 1, now: &Instant::now, list: &list };
+        let value = [7; 100];
+        for (records, lists) in [(1, 1), (2, 2)] {
+            let record = (&Record::to("t").value(&value), 5);
+            let news = &mut News::None;
+            slot.append(record, &mut room, &opening, &mut |_, _| {}, news).unwrap();
+            assert_eq!(listed.get(), lists, "begun, and full: {records}");
+        }
+    }
+}

@@ -112,7 +112,7 @@ impl Sender {
         }
         self.finish(part.key);
         if let Some(error) = fatal {
-            self.end_all(&error);
+            self.abort(&error, cx);
         }
     }
 

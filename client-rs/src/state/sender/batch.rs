@@ -35,7 +35,7 @@ pub(crate) fn sequence_after(base: i32, records: i32) -> i32 {
 pub(crate) enum State {
     /// To be sent, or sent again.
     Waiting,
-    /// Its answer.
+    /// Its answer, or the turn of its request to be written.
     Sent,
     /// Its answer too, but its delivery timeout has told its waiters already.
     Expired,
@@ -144,6 +144,12 @@ impl Batch {
         self.header = Bytes::copy_from_slice(&header);
         self.sequence = sequence;
         Ok(())
+    }
+
+    /// As before it was first sealed.
+    pub(crate) fn unseal(&mut self) {
+        self.header = Bytes::new();
+        self.sequence = None;
     }
 
     /// All of it, as a chain of slices.

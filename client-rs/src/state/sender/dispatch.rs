@@ -1,7 +1,8 @@
 //! What goes out: which batches are due, and which broker gets them in one request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -41,6 +42,7 @@ impl Sender {
         let (before, after) = keys.split_at(first);
         let mut parts: Vec<(Part, Vec<Bytes>)> = Vec::new();
         let mut bytes = 0;
+        let mut over_at = None;
         for &key in after.iter().chain(before) {
             self.take_open(key, idle, cx);
             let numbering = self.identity.numbering();
@@ -51,16 +53,49 @@ impl Sender {
             }
             let again = partition.queue.retry_at().is_some();
             let Some(batch) = partition.queue.begin(numbering) else { continue };
+            let over = batch.opened_at + self.config.delivery_timeout;
+            over_at = Some(over_at.map_or(over, |first: Instant| first.min(over)));
             let (batch, pieces) = (batch.id(), batch.pieces());
             bytes += len;
             parts.push((partition.part(key, batch), pieces));
             self.face.counters.retries.fetch_add(u64::from(again), Ordering::Relaxed);
         }
-        if parts.is_empty() {
-            return false;
-        }
-        self.send(id, parts, cx);
+        let Some(over_at) = over_at else { return false };
+        self.send(id, parts, over_at, cx);
         true
+    }
+
+    /// Takes back what waits for its turn to be written to a broker, once a batch's time is over in
+    /// it: of such a batch nothing was sent. The others go out again.
+    pub(super) fn withdraw_overdue(&mut self, cx: &mut Context<'_>) {
+        let over = self.unbegun.iter().filter(|&(_, &over_at)| over_at <= cx.now);
+        let nodes: BTreeSet<i32> =
+            over.filter_map(|(token, _)| self.open.get(token)).map(|open| open.node).collect();
+        if !nodes.is_empty() {
+            self.withdraw(|node| nodes.contains(&node), cx);
+        }
+    }
+
+    /// Takes back the requests to some brokers of which nothing is written.
+    pub(super) fn withdraw(&mut self, of: impl Fn(i32) -> bool, cx: &mut Context<'_>) {
+        // The youngest first, as the partitions' queues want it.
+        let tokens: Vec<u64> = self.unbegun.keys().rev().copied().collect();
+        for token in tokens {
+            if !self.open.get(&token).is_some_and(|open| of(open.node)) {
+                continue;
+            }
+            self.unbegun.remove(&token);
+            let Some(open) = self.open.remove(&token) else { continue };
+            if let Some(node) = self.nodes.get_mut(&open.node) {
+                node.in_flight = node.in_flight.saturating_sub(1);
+            }
+            for part in &open.parts {
+                if let Some(partition) = self.partitions.get_mut(part.key) {
+                    partition.queue.withdraw(part.batch);
+                }
+            }
+            cx.withdraw(token);
+        }
     }
 
     /// Takes a partition's open batch, if it is due and could go out.
@@ -80,7 +115,13 @@ impl Sender {
         }
     }
 
-    fn send(&mut self, node: i32, mut parts: Vec<(Part, Vec<Bytes>)>, cx: &mut Context<'_>) {
+    fn send(
+        &mut self,
+        node: i32,
+        mut parts: Vec<(Part, Vec<Bytes>)>,
+        over_at: Instant,
+        cx: &mut Context<'_>,
+    ) {
         parts.sort_by(|(one, _), (two, _)| {
             (&one.topic, one.partition).cmp(&(&two.topic, two.partition))
         });
@@ -90,11 +131,11 @@ impl Sender {
         let body = ProduceBody::new(self.config.acks.number(), timeout_ms, &parts, pieces);
         let token = self.token();
         self.open.insert(token, Open { node, parts });
+        self.unbegun.insert(token, over_at);
         if let Some(node) = self.nodes.get_mut(&node) {
             node.in_flight += 1;
             node.requests = node.requests.wrapping_add(1);
         }
-        self.face.counters.requests.fetch_add(1, Ordering::Relaxed);
         let lane = Lane::Produce;
         cx.send(Request { to: Target::Node(node), lane, token, timeout, body: Box::new(body) });
     }

@@ -76,7 +76,7 @@ impl Sender {
         let over = self.close_by.is_some_and(|by| by <= cx.now);
         if over {
             let text = "the producer was closed before the record was delivered";
-            self.end_all(&Error::new(ErrorKind::Closed, text));
+            self.abort(&Error::new(ErrorKind::Closed, text), cx);
             self.end();
             return true;
         }
@@ -98,7 +98,13 @@ impl Sender {
         self.outstanding.is_empty() && self.active.is_empty() && self.face.staged().is_empty()
     }
 
-    /// Ends all records with an error, and refuses further ones.
+    /// Ends all records with an error, those not written as not sent, and refuses further ones.
+    pub(super) fn abort(&mut self, error: &Error, cx: &mut Context<'_>) {
+        self.withdraw(|_| true, cx);
+        self.end_all(error);
+    }
+
+    /// The same, where nothing can be taken back any more.
     pub(super) fn end_all(&mut self, error: &Error) {
         self.face.refuse(Some(error));
         self.face.close_staging();
@@ -124,6 +130,7 @@ impl Sender {
             self.finish(key);
         }
         self.open.clear();
+        self.unbegun.clear();
         self.jobs.clear();
         for signal in self.face.take_commands().flushes.into_iter().chain(self.flushes.take()) {
             signal.cut();

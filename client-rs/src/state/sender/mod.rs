@@ -68,6 +68,8 @@ pub(crate) struct Sender {
     active: BTreeSet<usize>,
     nodes: BTreeMap<i32, Node>,
     open: HashMap<u64, Open>,
+    /// Of those, the ones of which nothing is written, with the end of their first batch's time.
+    unbegun: BTreeMap<u64, Instant>,
     jobs: HashMap<u64, (usize, u64)>,
     tokens: u64,
     identity: Identity,
@@ -93,6 +95,7 @@ impl Sender {
             active: BTreeSet::new(),
             nodes: BTreeMap::new(),
             open: HashMap::new(),
+            unbegun: BTreeMap::new(),
             jobs: HashMap::new(),
             tokens: 0,
             identity,
@@ -291,6 +294,7 @@ impl Machine for Sender {
         self.take_commands(cx);
         self.collect(cx);
         self.learn(cx);
+        self.withdraw_overdue(cx);
         self.expire_and_settle(cx);
         if self.face.has_staged() || !self.topics.is_empty() {
             self.ask_identity(cx);
@@ -303,13 +307,20 @@ impl Machine for Sender {
         self.next_deadline(cx.now).map_or(Next::Wait, Next::At)
     }
 
+    fn handle_begun(&mut self, token: u64) {
+        if self.unbegun.remove(&token).is_some() {
+            self.face.counters.requests.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn handle_response(&mut self, token: u64, reply: Reply, cx: &mut Context<'_>) {
+        self.unbegun.remove(&token);
         if let Some(open) = self.open.remove(&token) {
             self.handle_produce(open, reply, cx);
         } else if self.identity.is_asked(token)
             && let Err(error) = self.identity.handle_response(&reply, cx.now, cx.random)
         {
-            self.end_all(&error);
+            self.abort(&error, cx);
         }
     }
 

@@ -191,6 +191,31 @@ impl Queue {
         Some(batch)
     }
 
+    /// A batch's request was taken back, and nothing of it had been written.
+    ///
+    /// Requests are taken back youngest first, so that a batch which was to go out for the first
+    /// time is the last one here: then it waits as before, and its sequence is free again.
+    pub(crate) fn withdraw(&mut self, id: u64) {
+        let Some(index) = self.sent.iter().position(|batch| batch.id() == id) else { return };
+        let last = index + 1 == self.sent.len();
+        let Some(batch) = self.sent.get_mut(index) else { return };
+        if !matches!(batch.state, State::Sent) {
+            return;
+        }
+        batch.state = State::Waiting;
+        batch.attempts = batch.attempts.saturating_sub(1);
+        if batch.attempts > 0 || !last {
+            return;
+        }
+        let Some(mut batch) = self.sent.pop_back() else { return };
+        if let (Some(own), Some(sequence)) = (&mut self.own, batch.sequence) {
+            debug_assert_eq!(own.epoch, sequence.epoch, "none is numbered anew on its way");
+            own.base = sequence.base;
+        }
+        batch.unseal();
+        self.waiting.push_front(batch);
+    }
+
     fn end_unsealed(&mut self, batch: Batch, error: ottla_protocol::record::BatchError) {
         let error = Error::new(ErrorKind::Internal, "a batch cannot be sealed").with_source(error);
         let ending = Ending::Failed(error.with_outcome(Outcome::NotSent));

@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// What `work` gives, and the most bytes it held at a time beyond those held before.
-pub(super) fn most_in_use<T>(work: impl FnOnce() -> T) -> (T, usize) {
+pub(crate) fn most_in_use<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = IN_USE.get();
     MOST.set(before);
     let outcome = work();

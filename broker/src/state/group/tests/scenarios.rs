@@ -318,3 +318,39 @@ fn the_generation_after_the_last_is_the_first() {
     let b = scene.join(again("b", "b-0"));
     assert_eq!(scene.said(b), "b-0 follower in 0, told of 0");
 }
+
+#[test]
+fn a_member_offers_only_so_many_protocols() {
+    const MANY: [&str; 65] = ["range"; 65];
+    let mut scene = Scene::new();
+    let token = scene.join(Join { protocols: &MANY, ..NEW });
+    assert_eq!(scene.said(token), "INCONSISTENT_GROUP_PROTOCOL");
+    let token = scene.join(Join { protocols: MANY.split_at(64).0, ..NEW });
+    assert_eq!(scene.said(token), "a-0 leader in 1, told of 1");
+}
+
+#[test]
+fn members_of_a_group_bring_along_only_so_many_bytes_together() {
+    // Each has its name of 1, the protocol's of 5, and metadata of 3.
+    let mut scene = Scene::with(GroupLimits { bytes_max: 18, ..GroupLimits::default() });
+    scene.join(Join { version: 4, ..new("a") });
+    scene.join(Join { version: 4, ..new("b") });
+    scene.join(again("a", "a-0"));
+    let second = scene.join(again("b", "b-0"));
+    assert_eq!(scene.said(second), "b-0 follower in 1, told of 0");
+    let third = scene.join(new("c"));
+    assert_eq!(scene.said(third), "GROUP_MAX_SIZE_REACHED");
+    let again = scene.join(again("b", "b-0"));
+    assert_eq!(scene.said(again), "b-0 follower in 1, told of 0", "its own bytes count once");
+}
+
+#[test]
+fn an_assignment_has_only_so_many_bytes() {
+    let limits = GroupLimits { bytes_max: 9, ..GroupLimits::default() };
+    let mut scene = Scene::with(limits);
+    scene.join(NEW);
+    let long = scene.sync(Sync { given: &["a-0=0123456789"], ..sync("a-0", 1) });
+    assert_eq!(scene.said(long), "UNKNOWN_SERVER_ERROR");
+    let short = scene.sync(Sync { given: &["a-0=012345678"], ..sync("a-0", 1) });
+    assert_eq!(scene.said(short), "assigned 012345678");
+}

@@ -177,6 +177,7 @@ impl Script {
             random: &mut self.random,
             requests: &mut requests,
             jobs: &mut jobs,
+            withdrawn: &mut Vec::new(),
         };
         let result = call(&mut self.engine, &mut cx);
         self.waiting.extend(requests.into_iter().map(|request| (false, request)));

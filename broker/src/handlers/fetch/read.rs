@@ -1,0 +1,147 @@
+//! What a fetch finds in the logs.
+
+use std::sync::Arc;
+
+use ottla_protocol::ErrorCode;
+use ottla_storage::{ReadError, ReadRange};
+
+use crate::driver::partition::Partition;
+use crate::node::Node;
+use crate::state::fetch_sessions::{PartitionRef, Told, TopicRef, Want};
+
+/// How much a fetch may wait for and take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) min_bytes: usize,
+    pub(super) max_bytes: usize,
+}
+
+/// One partition that is fetched.
+pub(super) struct Wanted {
+    pub(super) asked: PartitionRef,
+    pub(super) want: Want,
+    /// An error where there is no such topic or partition.
+    pub(super) partition: Result<Arc<Partition>, ErrorCode>,
+}
+
+/// What one partition had.
+pub(super) struct Found {
+    pub(super) error: ErrorCode,
+    pub(super) high_watermark: i64,
+    pub(super) log_start: i64,
+    pub(super) range: Option<ReadRange>,
+}
+
+impl Found {
+    fn failed(error: ErrorCode) -> Self {
+        Self { error, high_watermark: -1, log_start: -1, range: None }
+    }
+
+    /// What an answer tells of it.
+    pub(super) fn told(&self) -> Told {
+        Told {
+            high_watermark: self.high_watermark,
+            log_start: self.log_start,
+            error: self.error,
+            has_records: self.range.is_some(),
+        }
+    }
+}
+
+/// What all of them had.
+pub(super) struct AllFound {
+    pub(super) parts: Vec<Found>,
+    bytes: usize,
+    /// A partition that is there could not be read, or none is there.
+    failed: bool,
+}
+
+impl AllFound {
+    /// Whether there is something to answer at once.
+    ///
+    /// As in Kafka, what is not there ends no wait while there is something to wait for: a client
+    /// that has one deleted topic among others would ask again and again.
+    pub(super) fn is_enough(&self, limits: Limits) -> bool {
+        self.failed || self.bytes >= limits.min_bytes
+    }
+}
+
+/// Looks up the partitions that are asked for.
+pub(super) fn resolve(node: &Node, wants: Vec<(PartitionRef, Want)>) -> Vec<Wanted> {
+    let known = node.topics.load();
+    let wanted = wants.into_iter().map(|(asked, want)| {
+        let topic = match &asked.topic {
+            TopicRef::Id(id) => known.of_id(*id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID),
+            TopicRef::Name(name) => known.named(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        };
+        let partition = topic.and_then(|topic| {
+            let partition = topic.partition(asked.index).cloned();
+            partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        });
+        Wanted { asked, want, partition }
+    });
+    wanted.collect()
+}
+
+/// Whether the client knows the leader that we are (KIP-320).
+pub(in crate::handlers) fn check_epoch(known: i32, ours: i32) -> Result<(), ErrorCode> {
+    match known {
+        -1 => Ok(()),
+        known if known < ours => Err(ErrorCode::FENCED_LEADER_EPOCH),
+        known if known > ours => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+        _ => Ok(()),
+    }
+}
+
+/// Reads all partitions, in order, as far as the limits go.
+pub(super) fn read(wanted: &[Wanted], limits: Limits) -> AllFound {
+    let mut parts = Vec::with_capacity(wanted.len());
+    let (mut bytes, mut failed, mut present) = (0, false, false);
+    for part in wanted {
+        let Ok(partition) = &part.partition else {
+            let error = part.partition.as_ref().err().copied();
+            parts.push(Found::failed(error.unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR)));
+            continue;
+        };
+        present = true;
+        let left = limits.max_bytes.saturating_sub(bytes);
+        // KIP-74: the first batch of an answer comes whole whatever its size, or a consumer with
+        // small limits would never get past it.
+        let found = read_one(partition, part.want, left, bytes == 0);
+        failed |= found.error != ErrorCode::NONE;
+        bytes += found.range.as_ref().map_or(0, |range| range.len);
+        parts.push(found);
+    }
+    AllFound { parts, bytes, failed: failed || !present }
+}
+
+fn read_one(partition: &Partition, want: Want, left: usize, first_batch_whole: bool) -> Found {
+    if let Err(error) = check_epoch(want.leader_epoch, partition.leader_epoch()) {
+        return Found::failed(error);
+    }
+    let log = match partition.log() {
+        Ok(log) => log,
+        Err(error) => return Found::failed(error.code()),
+    };
+    // Before the read: what comes later moves the high watermark, and the fetch then reads again.
+    let high_watermark = partition.high_watermark();
+    let log_start = log.log_start();
+    let max_bytes = usize::try_from(want.max_bytes).unwrap_or(0).min(left);
+    let found = |error, range| Found { error, high_watermark, log_start, range };
+    if want.offset > high_watermark || want.offset < log_start {
+        return found(ErrorCode::OFFSET_OUT_OF_RANGE, None);
+    }
+    match log.read(want.offset, max_bytes, high_watermark, first_batch_whole) {
+        Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
+        Err(ReadError::OutOfRange { .. }) => found(ErrorCode::OFFSET_OUT_OF_RANGE, None),
+        Err(error) => {
+            let (topic, index) = (partition.topic(), partition.index());
+            tracing::error!(%topic, index, offset = want.offset, %error, "a fetch cannot read");
+            let code = match error {
+                ReadError::Corrupt(_) => ErrorCode::CORRUPT_MESSAGE,
+                _ => ErrorCode::KAFKA_STORAGE_ERROR,
+            };
+            found(code, None)
+        }
+    }
+}

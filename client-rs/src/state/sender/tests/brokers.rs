@@ -1,0 +1,81 @@
+//! Brokers that lead no more, throttle, lag behind, or refuse.
+
+use super::*;
+
+#[test]
+fn a_moved_leader_is_looked_for_and_gets_the_batches_in_order() {
+    let mut trial = Trial::ready("linger.ms=0", &[1]);
+    trial.send("a");
+    let first = trial.produced();
+    trial.send("b");
+    let second = trial.produced();
+    trial.refuse(&first[0], ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    trial.refuse(&second[0], ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    trial.leaders = vec![2];
+    trial.epoch = 1;
+    trial.learn();
+    trial.wait(200);
+    let again = trial.produced();
+    assert_eq!((again[0].node, &again[0].batches), (2, &vec![(0, 1, vec!["a".to_owned()])]));
+    trial.store(&again[0], 1);
+    let again = trial.produced();
+    assert_eq!((again[0].node, &again[0].batches), (2, &vec![(0, 2, vec!["b".to_owned()])]));
+}
+
+#[test]
+fn a_leader_named_by_the_error_is_used_at_once() {
+    let mut trial = Trial::ready("", &[1]);
+    trial.send("a");
+    let sent = trial.produced();
+    trial.answer_all(&sent[0], |index| PartitionProduceResponse {
+        index,
+        error_code: ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        current_leader: LeaderIdAndEpoch { leader_id: 2, leader_epoch: 1 },
+        ..PartitionProduceResponse::default()
+    });
+    let again = trial.produced();
+    assert_eq!((again.len(), again[0].node), (1, 2));
+}
+
+#[test]
+fn a_throttled_broker_is_left_alone_for_as_long_as_it_says() {
+    let mut trial = Trial::ready("", &[1]);
+    trial.send("a");
+    let sent = trial.produced();
+    let stored = |index| PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
+    trial.answer_with(&sent[0], stored, 1000);
+    trial.send("b");
+    assert!(trial.produced().is_empty());
+    trial.wait(999);
+    assert!(trial.produced().is_empty());
+    trial.wait(1);
+    assert_eq!(trial.produced().len(), 1);
+}
+
+#[test]
+fn a_partition_that_a_lagging_broker_leaves_out_keeps_its_batches_and_sequences() {
+    let mut trial = Trial::ready("", &[1, 1]);
+    trial.send_to(1, "a");
+    let sent = trial.produced();
+    trial.store(&sent[0], 0);
+    for leaders in [vec![1], vec![1, 1]] {
+        trial.leaders = leaders;
+        trial.epoch += 1;
+        trial.metadata.request_refresh(trial.now);
+        trial.wait(1000);
+        trial.learn();
+    }
+    trial.send_to(1, "b");
+    let sent = trial.produced();
+    assert_eq!(sent[0].batches, [(1, 1, vec!["b".to_owned()])]);
+}
+
+#[test]
+fn a_fenced_producer_refuses_all_further_records() {
+    let mut trial = Trial::ready("", &[1]);
+    let token = trial.send("a");
+    let sent = trial.produced();
+    trial.refuse(&sent[0], ErrorCode::PRODUCER_FENCED);
+    assert_eq!(token.error().kind(), ErrorKind::ProducerFenced);
+    assert_eq!(trial.face.refusal().kind(), ErrorKind::ProducerFenced);
+}

@@ -1,0 +1,65 @@
+//! Calls from a callback, on the clients' own thread, where nothing may wait.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod clients;
+mod patience;
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use clients::{nobody, options, producer};
+use ottla::{Completions, Consumer, Error, ErrorKind, Outcome, Record};
+use ottla_broker::{Broker, BrokerConfig};
+use patience::{LIMIT, within_limit};
+
+#[test]
+fn a_call_that_would_have_to_wait_for_its_own_thread_is_refused() {
+    within_limit(|| {
+        let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
+        let fine = producer(&broker.bootstrap(), &[]);
+        let stuck = producer(&nobody(), &[("buffer.memory", "32768")]);
+        let large = vec![7; 16_000];
+        let open = stuck.send(&Record::to("orders").value(&large)).unwrap();
+        while stuck.try_send(&Record::to("orders").value(&large)).is_ok() {}
+        let group = options(&broker.bootstrap(), &[("group.id", "g")]);
+        let consumer = Consumer::new(&group).unwrap();
+        consumer.subscribe(&["orders"]).unwrap();
+        let (tell, told) = mpsc::channel::<Vec<Option<Error>>>();
+        let clients = (fine.clone(), stuck.clone(), consumer.clone());
+        let calls = Mutex::new(Some((clients, large, tell)));
+        let queue = Completions::new(move || {
+            let Some(((fine, stuck, consumer), large, tell)) = calls.lock().unwrap().take() else {
+                return;
+            };
+            let record = Record::to("orders").value(&large);
+            let errors = vec![
+                stuck.send(&record).err(),
+                stuck.send_many(&[record]).wait(LIMIT).pop().unwrap().err(),
+                open.wait(LIMIT).err(),
+                stuck.flush(LIMIT).err(),
+                stuck.close(LIMIT).err(),
+                fine.flush(LIMIT).err(),
+                consumer.poll(LIMIT).err(),
+                consumer.close(LIMIT).err(),
+            ];
+            tell.send(errors).unwrap();
+            // What need not wait works.
+            fine.send(&Record::to("orders").value("from the callback")).unwrap();
+        });
+        let sent = fine.send(&Record::to("orders").value("a")).unwrap();
+        sent.notify(&queue);
+        let errors = told.recv_timeout(LIMIT).unwrap();
+        for (number, error) in errors.iter().enumerate() {
+            let error = error.as_ref().unwrap();
+            assert_eq!(error.kind(), ErrorKind::InvalidState, "call {number}: {error}");
+        }
+        for send in &errors[..2] {
+            assert_eq!(send.as_ref().unwrap().outcome(), Some(Outcome::NotSent));
+        }
+        fine.flush(LIMIT).unwrap();
+        assert_eq!(fine.stats().delivered, 2, "its producer goes on");
+        fine.close(LIMIT).unwrap();
+        consumer.close(LIMIT).unwrap();
+        drop(Arc::clone(&queue));
+    });
+}
