@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use table::{OPTIONS, OptionError, OptionKind, OptionRow};
 pub(crate) use topic::{EffectiveOption, TopicConfig};
@@ -225,11 +226,16 @@ pub(crate) struct Settings {
     pub(crate) offsets_segment_bytes: i64,
     /// `metadata.log.segment.bytes`.
     pub(crate) metadata_segment_bytes: i64,
+    /// `log.retention.check.interval.ms`.
+    pub(crate) retention_check: Duration,
+    /// `log.flush.offset.checkpoint.interval.ms`.
+    pub(crate) checkpoint_interval: Duration,
     options: Options,
 }
 
 impl Settings {
     fn from_options(options: &Options) -> Self {
+        let millis = |name| Duration::from_millis(options.long(name).unsigned_abs());
         let short = |name| i16::try_from(options.long(name)).unwrap_or(i16::MAX);
         Self {
             node_id: options.int("node.id"),
@@ -255,6 +261,8 @@ impl Settings {
             offsets_replication_factor: short("offsets.topic.replication.factor"),
             offsets_segment_bytes: options.long("offsets.topic.segment.bytes"),
             metadata_segment_bytes: options.long("metadata.log.segment.bytes"),
+            retention_check: millis("log.retention.check.interval.ms"),
+            checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
             options: options.clone(),
         }
     }
@@ -279,6 +287,9 @@ impl Settings {
                 options.text("log.message.timestamp.before.max.ms").to_owned()
             }
             "min.insync.replicas" => options.text("min.insync.replicas").to_owned(),
+            "file.delete.delay.ms" => options.text("log.segment.delete.delay.ms").to_owned(),
+            "retention.bytes" => options.text("log.retention.bytes").to_owned(),
+            "retention.ms" => self.retention_ms().to_string(),
             "segment.bytes" => options.text("log.segment.bytes").to_owned(),
             "segment.index.bytes" => options.text("log.index.size.max.bytes").to_owned(),
             "segment.ms" => {
@@ -291,6 +302,15 @@ impl Settings {
             }
             _ => return None,
         })
+    }
+
+    /// `log.retention.ms` or, where it is not set, the same in minutes or hours; -1: no limit.
+    fn retention_ms(&self) -> i64 {
+        let options = &self.options;
+        let in_ms = |value: i64, unit: i64| if value < 0 { -1 } else { value.saturating_mul(unit) };
+        let minutes = || options.optional_long("log.retention.minutes").map(|n| in_ms(n, 60_000));
+        let ms = options.optional_long("log.retention.ms").or_else(minutes);
+        ms.unwrap_or_else(|| in_ms(options.long("log.retention.hours"), 3_600_000))
     }
 
     /// `producer.id.expiration.ms`.
@@ -332,7 +352,7 @@ mod tests {
 
     #[test]
     fn option_that_only_kafka_has_is_told_apart_from_a_slip() {
-        let error = BrokerConfig::new().set("log.retention.hours", "1").expect_err("not here");
+        let error = BrokerConfig::new().set("log.cleaner.threads", "1").expect_err("not here");
         assert!(matches!(error, OptionError::NotHere { .. }), "{error}");
     }
 
@@ -408,6 +428,18 @@ mod tests {
         let config = BrokerConfig::new().set("log.roll.hours", "2").expect("an option");
         let settings = config.settings();
         assert_eq!(settings.topic_default("segment.ms").as_deref(), Some("7200000"));
+        let retention = |names: &[(&str, &str)]| {
+            let config = names.iter().fold(BrokerConfig::new(), |config, (name, value)| {
+                config.set(name, value).expect("an option")
+            });
+            config.settings().topic_default("retention.ms")
+        };
+        assert_eq!(retention(&[]).as_deref(), Some("604800000"));
+        assert_eq!(retention(&[("log.retention.hours", "-1")]).as_deref(), Some("-1"));
+        let minutes = [("log.retention.hours", "1"), ("log.retention.minutes", "2")];
+        assert_eq!(retention(&minutes).as_deref(), Some("120000"));
+        let ms = [("log.retention.minutes", "2"), ("log.retention.ms", "7")];
+        assert_eq!(retention(&ms).as_deref(), Some("7"));
         let config = config.set("log.roll.ms", "5").expect("an option");
         assert_eq!(config.settings().topic_default("segment.ms").as_deref(), Some("5"));
     }

@@ -14,6 +14,7 @@ use crate::driver::controller::Controller;
 use crate::driver::coordinator::Coordinator;
 use crate::driver::folder::DataFolder;
 use crate::driver::partition::{Partition, PartitionSetup};
+use crate::driver::upkeep::Upkeep;
 use crate::driver::writer::ReadyList;
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
@@ -52,6 +53,8 @@ pub(crate) struct Node {
     pub(crate) coordinator: Coordinator,
     /// What clients fetch, as far as they left it to us to remember (KIP-227).
     pub(crate) fetch_sessions: Mutex<FetchSessions>,
+    /// What is to be done in the data folder.
+    pub(crate) upkeep: Upkeep,
     /// Bytes of requests that may be in memory at a time.
     pub(crate) requests: RequestBudget,
     /// Bytes of answers that are in memory.
@@ -178,7 +181,8 @@ impl Topics {
 
     /// Publishes topics, creating or extending them; logs are opened on first use.
     ///
-    /// A topic that is there with the same id keeps its partitions and gains what is new. Called by
+    /// A topic that is there with the same id keeps its partitions, which take its options, and
+    /// gains what is new. Called by
     /// the controller alone, one call at a time.
     pub(crate) fn publish(&self, setups: &[TopicSetup]) {
         let mut map = TopicMap::clone(&self.map.load());
@@ -188,6 +192,14 @@ impl Topics {
             let known = map.by_id.get(&setup.id).cloned();
             let mut partitions =
                 known.as_ref().map_or_else(Vec::new, |topic| topic.partitions.clone());
+            for partition in &partitions {
+                partition.configure(config.clone());
+            }
+            let same = known.as_ref().is_some_and(|topic| topic.config == config);
+            if config.rules.compacted && !internal && !same {
+                tracing::warn!(topic = %setup.name, "cleanup.policy has compact: keys are asked \
+                    for, but nothing is compacted in this version, and the log keeps growing");
+            }
             for (index, leader_epoch) in
                 setup.leader_epochs.iter().enumerate().skip(partitions.len())
             {

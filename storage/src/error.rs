@@ -53,6 +53,11 @@ impl LogError {
         Self { cause: Some(Arc::new(cause)), ..Self::new(kind, path, what) }
     }
 
+    /// An error of the operating system with a file or folder of a log directory.
+    pub fn of_file(path: &Path, cause: io::Error) -> Self {
+        Self::io(path, "cannot be used", cause)
+    }
+
     pub(crate) fn malformed(path: &Path, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(LogErrorKind::Malformed, path, what)
     }

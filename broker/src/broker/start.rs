@@ -26,6 +26,7 @@ use crate::driver::folder::DataFolder;
 use crate::driver::partition::{Partition, PartitionSetup};
 use crate::driver::quorum;
 use crate::driver::signals::Blocked;
+use crate::driver::upkeep::{self, Upkeep};
 use crate::driver::writer::{ReadyList, STACK_BYTES, Writer};
 use crate::node::{METADATA_TOPIC, Node, Phase, Topics};
 use crate::server::budget::RequestBudget;
@@ -101,6 +102,7 @@ fn new_node(
         controller: Controller::new(),
         coordinator: Coordinator::new(),
         fetch_sessions: Mutex::new(FetchSessions::new(settings.fetch_session_slots)),
+        upkeep: Upkeep::default(),
         requests: RequestBudget::new(settings.requests_bytes),
         answers: HeldBytes::default(),
         buffers: Buffers::default(),
@@ -216,6 +218,7 @@ fn launch(node: &Arc<Node>, listener: TcpListener) -> Result<(Runtime, Receiver<
         let _late = last.send(()).is_err();
     });
     runtime.spawn(run_timers(node.clone()));
+    runtime.spawn(upkeep::run(node.clone()));
     Ok((runtime, served))
 }
 

@@ -110,6 +110,7 @@ fn close_logs(node: &Node, writer: Writer, deadline: Instant) -> Result<(), Stri
         partition.refuse_work();
     }
     writer.finish();
+    node.upkeep.end();
     let mut closed = Vec::new();
     let mut failed = None;
     for (at, partition) in partitions.iter().enumerate() {

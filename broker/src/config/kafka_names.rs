@@ -55,12 +55,10 @@ pub(super) const NOT_HERE: &str = "\
     log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size \
     log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms \
     log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads \
-    log.dir log.dir.failure.timeout.ms log.flush.interval.messages \
-    log.flush.interval.ms log.flush.offset.checkpoint.interval.ms \
+    log.dir log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms \
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms \
     log.local.retention.bytes log.local.retention.ms log.preallocate log.remote.copy.lag.bytes \
-    log.remote.copy.lag.ms log.retention.bytes log.retention.check.interval.ms \
-    log.retention.hours log.retention.minutes log.retention.ms log.segment.delete.delay.ms \
+    log.remote.copy.lag.ms \
     max.connection.creation.rate max.connections max.connections.per.ip \
     max.connections.per.ip.overrides \
     max.request.partition.size.limit \

@@ -1,9 +1,10 @@
 //! A topic's options: the broker's defaults with the topic's own over them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ottla_protocol::record::TimestampType;
-use ottla_storage::{AppendRules, LogConfig};
+use ottla_storage::{AppendRules, LogConfig, Retention};
 
 use super::table::OptionKind::{self, Choice, Flag, List, Number};
 use super::{BrokerConfig, OptionError, Settings};
@@ -14,13 +15,13 @@ const LONG: i64 = i64::MAX;
 /// Kafka's topic options that may be set here, what they take, and their default where no option of
 /// the broker gives one. Sorted by name.
 ///
-/// Those of retention, compaction and flushing are kept and shown, and have no effect yet.
+/// Those of compaction, and flush.messages and flush.ms, are kept and shown, and have no effect yet.
 #[rustfmt::skip]
 const TOPIC_OPTIONS: &[(&str, OptionKind, &str)] = &[
     ("cleanup.policy", List(&["delete", "compact"]), ""),
     ("compression.type", Choice(&["producer"]), ""),
     ("delete.retention.ms", Number(0, LONG), "86400000"),
-    ("file.delete.delay.ms", Number(0, LONG), "60000"),
+    ("file.delete.delay.ms", Number(0, LONG), ""),
     ("flush.messages", Number(1, LONG), "9223372036854775807"),
     ("flush.ms", Number(0, LONG), "9223372036854775807"),
     ("index.interval.bytes", Number(0, INT), ""),
@@ -33,8 +34,8 @@ const TOPIC_OPTIONS: &[(&str, OptionKind, &str)] = &[
     ("min.compaction.lag.ms", Number(0, LONG), "0"),
     ("min.insync.replicas", Number(1, INT), ""),
     ("preallocate", Flag, "false"),
-    ("retention.bytes", Number(-1, LONG), "-1"),
-    ("retention.ms", Number(-1, LONG), "604800000"),
+    ("retention.bytes", Number(-1, LONG), ""),
+    ("retention.ms", Number(-1, LONG), ""),
     ("segment.bytes", Number(1_048_576, INT), ""),
     ("segment.index.bytes", Number(4, INT), ""),
     ("segment.jitter.ms", Number(0, LONG), ""),
@@ -43,7 +44,7 @@ const TOPIC_OPTIONS: &[(&str, OptionKind, &str)] = &[
 ];
 
 /// A topic's options, resolved.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TopicConfig {
     /// What a produced batch must keep to.
     pub(crate) rules: AppendRules,
@@ -51,6 +52,10 @@ pub(crate) struct TopicConfig {
     pub(crate) log: LogConfig,
     /// `min.insync.replicas`.
     pub(crate) min_insync_replicas: usize,
+    /// `retention.ms` and `retention.bytes`, if `cleanup.policy` has `delete`.
+    pub(crate) retention: Option<Retention>,
+    /// `file.delete.delay.ms`.
+    pub(crate) file_delete_delay: Duration,
 }
 
 /// An option as a topic has it.
@@ -121,7 +126,12 @@ impl TopicConfig {
             "LogAppendTime" => TimestampType::LogAppendTime,
             _ => TimestampType::CreateTime,
         };
-        let compacted = text("cleanup.policy").split(',').any(|policy| policy.trim() == "compact");
+        let policy = |name| text("cleanup.policy").split(',').any(|policy| policy.trim() == name);
+        let compacted = policy("compact");
+        let retention = Retention {
+            ms: Some(long("retention.ms")).filter(|ms| *ms >= 0),
+            bytes: u64::try_from(long("retention.bytes")).ok(),
+        };
         Self {
             rules: AppendRules {
                 max_message_bytes: size("max.message.bytes"),
@@ -143,6 +153,8 @@ impl TopicConfig {
                 timestamp_type,
             },
             min_insync_replicas: size("min.insync.replicas"),
+            retention: policy("delete").then_some(retention),
+            file_delete_delay: Duration::from_millis(bytes("file.delete.delay.ms")),
         }
     }
 }

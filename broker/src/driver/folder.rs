@@ -1,6 +1,7 @@
 //! The data folder of a broker, or the memory that stands for one.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod points;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +9,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use ottla_protocol::Uuid;
-use ottla_storage::checkpoint::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use ottla_storage::folder::{folder_name, parse_folder_name};
 use ottla_storage::{
     CleanShutdown, DirectoryLock, DiskFiles, Files, FlushJob, Log, LogConfig, LogError,
-    LogErrorKind, MemoryFiles, MetaProperties, OffsetCheckpoint, Opening,
+    LogErrorKind, MemoryFiles, MetaProperties, Opening,
 };
 
 use crate::driver::clock::Clock;
 use crate::driver::partition::{AppendError, ClosedLog, Partition};
 use crate::driver::writer::STACK_BYTES;
+
+pub(crate) use self::points::Point;
+use self::points::Points;
 
 /// The folder's name where all is in memory.
 const IN_MEMORY: &str = "/memory";
@@ -32,19 +35,15 @@ pub(crate) struct DataFolder {
     clean: bool,
     /// What this start has brought into being.
     made: Made,
-    checkpoints: Checkpoints,
-    /// Partitions whose folders are gone, and which no checkpoint should name.
-    removed: Mutex<BTreeSet<(String, i32)>>,
+    points: Points,
     failed: AtomicBool,
     /// Why nothing more may be appended to any log.
     unusable: OnceLock<Arc<str>>,
     clock: Clock,
     lock: Mutex<Option<DirectoryLock>>,
     same_boot: bool,
-    /// Flushes in the background that may not have ended, and what earlier ones reached.
-    flushes: Mutex<Flushes>,
-    /// Held by the thread that writes recovery points.
-    checkpointing: Mutex<()>,
+    /// Flushes in the background that may not have ended.
+    flushes: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What a start has brought into being and not made durable.
@@ -63,19 +62,6 @@ pub(crate) enum Trust {
     Marker,
     /// Nothing: its last segment is always checked.
     Nothing,
-}
-
-#[derive(Debug, Default)]
-struct Flushes {
-    threads: Vec<JoinHandle<()>>,
-    reached: BTreeMap<(String, i32), i64>,
-}
-
-#[derive(Debug)]
-struct Checkpoints {
-    recovery_points: OffsetCheckpoint,
-    log_starts: OffsetCheckpoint,
-    high_watermarks: OffsetCheckpoint,
 }
 
 /// Why a data folder cannot be used.
@@ -136,12 +122,7 @@ impl DataFolder {
             }
         };
         let clean = CleanShutdown::take(on_files, &dir)?.is_some();
-        let load = |name| OffsetCheckpoint::load(on_files, &dir.join(name));
-        let checkpoints = Checkpoints {
-            recovery_points: load(RECOVERY_POINTS),
-            log_starts: load(LOG_STARTS),
-            high_watermarks: load(HIGH_WATERMARKS),
-        };
+        let points = Points::load(on_files, &dir);
         let same_boot = lock.as_ref().is_some_and(DirectoryLock::same_boot);
         Ok(Self {
             files,
@@ -149,15 +130,13 @@ impl DataFolder {
             properties,
             clean,
             made,
-            checkpoints,
-            removed: Mutex::default(),
+            points,
             failed: AtomicBool::new(false),
             unusable: OnceLock::new(),
             clock,
             lock: Mutex::new(lock),
             same_boot,
             flushes: Mutex::default(),
-            checkpointing: Mutex::default(),
         })
     }
 
@@ -231,15 +210,21 @@ impl DataFolder {
         config: LogConfig,
         trust: Trust,
     ) -> Result<Log, LogError> {
-        let point = |checkpoint: &OffsetCheckpoint| checkpoint.get(topic, partition).unwrap_or(0);
+        let dir = self.dir.join(folder_name(topic, partition));
+        let there = self.files.exists(&dir).map_err(|error| LogError::of_file(&dir, error))?;
+        // What is noted of a partition of that name that was deleted must not be taken for this
+        // one's, also not after a crash.
+        if !there && self.points.forget(topic, partition) {
+            self.write_points()?;
+        }
+        let point = |point| self.points.get(point, topic, partition);
         let opening = Opening {
             clean: self.clean && trust == Trust::Marker,
             same_boot: self.same_boot,
-            recovery_point: point(&self.checkpoints.recovery_points),
-            log_start: point(&self.checkpoints.log_starts),
+            recovery_point: point(Point::Recovery),
+            log_start: point(Point::LogStart),
             now_ms: self.clock.now_ms(),
         };
-        let dir = self.dir.join(folder_name(topic, partition));
         let (log, report) = Log::open(self.files.clone(), &dir, topic_id, config, opening)?;
         tracing::debug!(topic, partition, ?report, "log opened");
         Ok(log)
@@ -259,43 +244,34 @@ impl DataFolder {
                     folder.note_failure();
                 }
                 flushed.handle_flushed(outcome);
-                folder.write_recovery_points();
+                if let Err(error) = folder.write_points() {
+                    tracing::warn!(%error, "recovery points are not noted; a crash would check more");
+                }
             });
         let mut flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
-        flushes.threads.retain(|thread| !thread.is_finished());
+        flushes.retain(|thread| !thread.is_finished());
         match thread {
-            Ok(thread) => flushes.threads.push(thread),
+            Ok(thread) => flushes.push(thread),
             // The next roll's flush covers this one's.
             Err(error) => tracing::warn!(%error, "no thread to flush a sealed segment"),
         }
     }
 
-    /// All below `reached` is on the disk: after a crash it need not be checked.
-    ///
-    /// Written with the next flush in the background, so that the writer waits for no disk here.
-    pub(crate) fn note_flushed(&self, topic: &str, partition: i32, reached: i64) {
-        let mut flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
-        flushes.reached.insert((topic.to_owned(), partition), reached);
+    /// Notes an offset of a partition for the next start; [`Self::write_points`] makes it durable.
+    pub(crate) fn note_point(&self, point: Point, topic: &str, partition: i32, offset: i64) {
+        self.points.note(point, topic, partition, offset);
     }
 
-    fn write_recovery_points(&self) {
-        // Held over the write: two at once would write the same file aside.
-        let _one = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut checkpoint = self.checkpoints.recovery_points.clone();
-        {
-            let flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
-            checkpoint.entries.extend(flushes.reached.iter().map(|(key, at)| (key.clone(), *at)));
-        }
-        if let Err(error) = checkpoint.write(&*self.files, &self.dir.join(RECOVERY_POINTS)) {
-            tracing::warn!(%error, "recovery points are not noted; a crash would check more");
-        }
+    /// Makes durable what is noted of partitions, if it has changed.
+    pub(crate) fn write_points(&self) -> Result<(), LogError> {
+        self.points.write(&*self.files, &self.dir)
     }
 
     /// Waits for flushes in the background.
     fn end_flushes(&self) {
         let threads = {
             let mut flushes = self.flushes.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut flushes.threads)
+            std::mem::take(&mut *flushes)
         };
         for thread in threads {
             if thread.join().is_err() {
@@ -315,8 +291,7 @@ impl DataFolder {
         if let Err(error) = removed {
             tracing::warn!(dir = %dir.display(), %error, "a deleted partition's folder stays");
         }
-        let mut gone = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
-        gone.insert((topic.to_owned(), partition));
+        self.points.forget(topic, partition);
     }
 
     /// A write or flush failed: the next start must not trust the logs.
@@ -355,22 +330,12 @@ impl DataFolder {
         closed: &[(Arc<str>, i32, ClosedLog)],
     ) -> Result<(), LogError> {
         self.end_flushes();
-        let gone = self.removed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let with = |before: &OffsetCheckpoint, value: fn(&ClosedLog) -> i64| {
-            let mut checkpoint = before.clone();
-            checkpoint.entries.retain(|key, _| !gone.contains(key));
-            for (topic, partition, log) in closed {
-                checkpoint.entries.insert((topic.to_string(), *partition), value(log));
-            }
-            checkpoint
-        };
-        let before = &self.checkpoints;
-        let checkpoints = [
-            (RECOVERY_POINTS, with(&before.recovery_points, |log| log.recovery_point)),
-            (LOG_STARTS, with(&before.log_starts, |log| log.log_start)),
-            (HIGH_WATERMARKS, with(&before.high_watermarks, |log| log.high_watermark)),
-        ];
-        OffsetCheckpoint::write_all(&*self.files, &self.dir, &checkpoints)
+        for (topic, partition, log) in closed {
+            self.points.note(Point::Recovery, topic, *partition, log.recovery_point);
+            self.points.note(Point::LogStart, topic, *partition, log.log_start);
+            self.points.note(Point::HighWatermark, topic, *partition, log.high_watermark);
+        }
+        self.points.write_all(&*self.files, &self.dir)
     }
 
     /// Writes the marker of a clean stop, unless a write or flush has failed (KAFKA-13773).

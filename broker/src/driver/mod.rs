@@ -10,4 +10,5 @@ pub(crate) mod partition;
 pub(crate) mod quorum;
 pub(crate) mod replay;
 pub(crate) mod signals;
+pub(crate) mod upkeep;
 pub(crate) mod writer;

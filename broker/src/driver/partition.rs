@@ -1,5 +1,6 @@
 //! One partition at work: its inbox, the append role, the high watermark and who waits for it.
 
+mod chores;
 mod submission;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::mem;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use arc_swap::ArcSwap;
 use ottla_protocol::Uuid;
 use ottla_storage::{Appended, Flushed, Log, LogError, LogReader, Rejected};
 
@@ -21,6 +23,7 @@ use crate::state::leader::Leader;
 use crate::state::waiting::{FetchToken, Waiting};
 
 use self::turn::tell;
+pub(crate) use chores::{Chore, StartAt, StartDone, StartError};
 pub(crate) use submission::{Acks, AppendError, Done, Outcome, Refused, Submission};
 
 /// Wakes a fetch that waits for a high watermark to rise.
@@ -37,7 +40,7 @@ pub(crate) struct PartitionSetup {
     pub(crate) index: i32,
     /// The epoch under which this broker leads it; the metadata log's comes with its election.
     pub(crate) leader_epoch: i32,
-    /// The topic's options.
+    /// The topic's options, until others come.
     pub(crate) config: Arc<TopicConfig>,
     /// Whether it is the metadata log: each write is synced before it is answered, but for those of
     /// the start, which [`Partition::settle`] syncs before anything else is appended anywhere.
@@ -65,6 +68,7 @@ pub(crate) struct ClosedLog {
 /// log publishes and never wait for that role.
 pub(crate) struct Partition {
     setup: PartitionSetup,
+    config: ArcSwap<TopicConfig>,
     leader_epoch: AtomicI32,
     opened: OnceLock<Result<LogReader, Arc<str>>>,
     role: Mutex<Role>,
@@ -99,6 +103,7 @@ enum Role {
 #[derive(Default)]
 struct Inbox {
     work: VecDeque<Submission>,
+    chores: Vec<Chore>,
     /// On the writer's list, or in its hands.
     scheduled: bool,
     closed: bool,
@@ -109,7 +114,7 @@ struct Inbox {
 
 impl Inbox {
     fn has_work(&self) -> bool {
-        !self.work.is_empty() || self.deleted || self.flushed.is_some()
+        !self.work.is_empty() || !self.chores.is_empty() || self.deleted || self.flushed.is_some()
     }
 }
 
@@ -136,6 +141,7 @@ impl Partition {
         let machine = Machine { leader: Leader::alone(0, 1, 0), waiting: Waiting::new(0) };
         Arc::new(Self {
             leader_epoch: AtomicI32::new(setup.leader_epoch),
+            config: ArcSwap::new(setup.config.clone()),
             setup,
             opened: OnceLock::new(),
             role: Mutex::new(Role::Unopened),
@@ -217,11 +223,12 @@ impl Partition {
 
     fn open(&self) -> Result<LogReader, Arc<str>> {
         let setup = &self.setup;
+        let config = self.config.load_full();
         let opened = setup.folder.open_log(
             &setup.topic,
             setup.index,
             setup.topic_id,
-            setup.config.log.clone(),
+            config.log.clone(),
             // A power cut in the middle of a start can bring the marker of the clean stop back, and
             // of all logs only this one is written to before that is ruled out.
             if setup.is_metadata { Trust::Nothing } else { Trust::Marker },
@@ -232,8 +239,7 @@ impl Partition {
                 {
                     let mut machine = locked(&self.machine);
                     let node_id = setup.folder.node_id();
-                    let min_in_sync = setup.config.min_insync_replicas;
-                    machine.leader = Leader::alone(node_id, min_in_sync, log_end);
+                    machine.leader = Leader::alone(node_id, config.min_insync_replicas, log_end);
                     machine.waiting = Waiting::new(log_end);
                 }
                 self.high_watermark.store(log_end, Ordering::Release);

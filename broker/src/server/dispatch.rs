@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ottla_protocol::frame::{RequestHeader, decode_body_within};
 use ottla_protocol::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, FetchRequest,
-    FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
-    LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
     OffsetFetchRequest, SyncGroupRequest,
 };
 use ottla_protocol::{ApiKey, DecodeError, Reader, Request};
@@ -35,6 +35,7 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
+    ApiKey::DeleteRecords,
     ApiKey::InitProducerId,
 ];
 
@@ -154,6 +155,7 @@ fn plain(
         ApiKey::ApiVersions => hand!(api_versions, ApiVersionsRequest<'_>),
         ApiKey::CreateTopics => hand!(create_topics, CreateTopicsRequest<'_>),
         ApiKey::DeleteTopics => hand!(delete_topics, DeleteTopicsRequest<'_>),
+        ApiKey::DeleteRecords => hand!(delete_records, DeleteRecordsRequest<'_>),
         ApiKey::InitProducerId => hand!(init_producer_id, InitProducerIdRequest<'_>),
         // Of the served ones only those above are left; this one was looked up there.
         other => reply.close(format!("{other} has no handler")),

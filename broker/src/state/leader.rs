@@ -43,6 +43,11 @@ impl Leader {
         self.high_watermark
     }
 
+    /// Other options: so many replicas must be in sync from now on.
+    pub(crate) fn set_min_in_sync(&mut self, min_in_sync: usize) {
+        self.min_in_sync = min_in_sync;
+    }
+
     /// Whether a write with acks=all may be appended. Kafka: NOT_ENOUGH_REPLICAS.
     pub(crate) fn check_acks_all(&self) -> Result<(), TooFewInSync> {
         if self.in_sync.len() < self.min_in_sync {

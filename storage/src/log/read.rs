@@ -124,13 +124,13 @@ impl LogReader {
         timestamp: i64,
         upper: i64,
     ) -> Result<Option<TimedOffset>, ReadError> {
-        self.from_start(|view| view.find_time(timestamp, upper))
+        self.above_start(|view| view.find_time(timestamp, upper))
     }
 
     /// The record with the largest timestamp, below the offset `upper`; of several the first.
     /// `None` in a log without records or timestamps (KIP-734).
     pub fn max_timestamp(&self, upper: i64) -> Result<Option<TimedOffset>, ReadError> {
-        self.from_start(|view| {
+        self.above_start(|view| {
             let mut largest = -1;
             for (index, (segment, extent)) in (0..).zip(view.extents_from(0)) {
                 if view.segment_end(index) <= view.log_start {
@@ -180,7 +180,7 @@ impl LogReader {
 
     /// Runs a search by time; once more if the log start passed what it found. An answer below the
     /// log start would send a consumer into a loop.
-    fn from_start(
+    fn above_start(
         &self,
         search: impl Fn(&View) -> Result<Option<TimedOffset>, SegmentError>,
     ) -> Result<Option<TimedOffset>, ReadError> {

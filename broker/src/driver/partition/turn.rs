@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use ottla_storage::{Appended, FlushJob, Flushed, Incoming, Log, LogError, Rejected};
 
-use super::{Acks, AppendError, Done, Outcome, Parked, Partition, Role, Submission, locked};
+use super::{Acks, AppendError, Chore, Done, Outcome, Parked, Partition, Role, Submission, locked};
+use crate::driver::folder::Point;
 
 /// The most batches that one write takes from an inbox.
 const TURN_BATCHES: usize = 256;
@@ -18,9 +19,10 @@ const TURN_BYTES: usize = 1024 * 1024;
 impl Partition {
     /// Appends what waits in the inbox; true if more came meanwhile. For the writer alone.
     pub(crate) fn turn(self: &Arc<Self>, now_ms: i64) -> bool {
-        let Taken { work, deleted, flushed } = self.take_work();
+        let Taken { work, chores, deleted, flushed } = self.take_work();
         if deleted {
             self.remove_folder(work);
+            chores.into_iter().for_each(Chore::refuse);
             return false;
         }
         if let Some(outcome) = flushed {
@@ -33,6 +35,7 @@ impl Partition {
             }
             self.complete(appended);
         }
+        self.do_chores(chores, now_ms);
         self.look_again()
     }
 
@@ -53,8 +56,9 @@ impl Partition {
     fn take_work(&self) -> Taken {
         let mut inbox = locked(&self.inbox);
         let (deleted, flushed) = (inbox.deleted, inbox.flushed.take());
+        let chores = mem::take(&mut inbox.chores);
         if deleted {
-            return Taken { work: inbox.work.drain(..).collect(), deleted, flushed };
+            return Taken { work: inbox.work.drain(..).collect(), chores, deleted, flushed };
         }
         let (mut batches, mut bytes, mut taken) = (0, 0, 0);
         for submission in &inbox.work {
@@ -65,7 +69,7 @@ impl Partition {
             }
             taken += 1;
         }
-        Taken { work: inbox.work.drain(..taken).collect(), deleted, flushed }
+        Taken { work: inbox.work.drain(..taken).collect(), chores, deleted, flushed }
     }
 
     /// A flush in the background has ended.
@@ -87,7 +91,8 @@ impl Partition {
         match log.finish_flush(outcome) {
             Ok(reached) => {
                 self.give_role(log);
-                self.setup.folder.note_flushed(&self.setup.topic, self.setup.index, reached);
+                let (topic, index) = (&self.setup.topic, self.setup.index);
+                self.setup.folder.note_point(Point::Recovery, topic, index, reached);
             }
             Err(error) => self.fail(error.to_string().into()),
         }
@@ -153,7 +158,7 @@ impl Partition {
         turn
     }
 
-    fn fail_with(&self, why: String) -> Arc<str> {
+    pub(super) fn fail_with(&self, why: String) -> Arc<str> {
         let why: Arc<str> = why.into();
         self.fail(why.clone());
         why
@@ -201,7 +206,7 @@ impl Partition {
         (batches, plans)
     }
 
-    fn take_role(&self) -> Result<Box<Log>, AppendError> {
+    pub(super) fn take_role(&self) -> Result<Box<Log>, AppendError> {
         let mut role = locked(&self.role);
         match mem::replace(&mut *role, Role::Taken) {
             Role::Free(log) => Ok(log),
@@ -219,7 +224,7 @@ impl Partition {
     }
 
     /// Gives the role back, unless the log was failed meanwhile.
-    fn give_role(&self, log: Box<Log>) {
+    pub(super) fn give_role(&self, log: Box<Log>) {
         let mut role = locked(&self.role);
         if matches!(*role, Role::Taken) {
             *role = Role::Free(log);
@@ -278,6 +283,7 @@ type Written = (Vec<Result<Appended, Rejected>>, Option<FlushJob>);
 /// What a turn takes out of the inbox.
 struct Taken {
     work: Vec<Submission>,
+    chores: Vec<Chore>,
     deleted: bool,
     flushed: Option<Result<Flushed, LogError>>,
 }
