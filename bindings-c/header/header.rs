@@ -20,6 +20,7 @@ const FILES: &[&str] = &[
     "batch",
     "consumer",
     "broker",
+    "log",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -258,6 +258,32 @@ typedef enum {
 } ottla_outcome_t;
 
 /**
+ * How important a log line is.
+ */
+typedef enum {
+    /**
+     * Something is lost or broken.
+     */
+    OTTLA_LOG_ERROR = 1,
+    /**
+     * Something went wrong, and was dealt with.
+     */
+    OTTLA_LOG_WARN = 2,
+    /**
+     * What operators want to know.
+     */
+    OTTLA_LOG_INFO = 3,
+    /**
+     * What helps to find a fault.
+     */
+    OTTLA_LOG_DEBUG = 4,
+    /**
+     * Everything.
+     */
+    OTTLA_LOG_TRACE = 5,
+} ottla_log_level_t;
+
+/**
  * Whether a commit waits. Values may be added.
  */
 typedef enum {
@@ -396,6 +422,40 @@ typedef struct {
      */
     int32_t partition;
 } ottla_topic_partition_t;
+
+/**
+ * A log line. It and its texts are borrowed until the function that got it returns.
+ */
+typedef struct {
+    /**
+     * Who wrote it: producer, consumer, client (either), broker or storage.
+     */
+    const char *source;
+    /**
+     * The module that wrote it.
+     */
+    const char *module;
+    /**
+     * What it says.
+     */
+    const char *message;
+    /**
+     * When, in milliseconds since the epoch.
+     */
+    int64_t time;
+    /**
+     * How important it is.
+     */
+    ottla_log_level_t level;
+} ottla_log_line_t;
+
+/**
+ * Told of log lines. user is what ottla_log_set_callback was given.
+ *
+ * It may call any function, also ottla_log_set_callback; a poll in it hands on no further lines. It
+ * must return, and let no exception out.
+ */
+typedef void (*ottla_on_log_t)(const ottla_log_line_t *line, void *user);
 
 /**
  * A header of a record to be sent.
@@ -793,6 +853,34 @@ int16_t ottla_error_kafka_code(const ottla_error_t *error);
 void ottla_error_free(ottla_error_t *error);
 
 /**
+ * Has a function called with log lines of this library, of all clients and brokers in the process;
+ * NULL: with none, which is how it starts. The last call counts.
+ *
+ * level is a value of ottla_log_level_t: the least important that is wanted; not looked at with
+ * NULL. What is not wanted costs nothing.
+ *
+ * The function is called by ottla_log_poll, and by ottla_producer_poll and ottla_consumer_poll
+ * before they wait, on the thread that calls these; by one thread at a time. Until then up to 10,000
+ * lines are kept; further ones are counted, and a line tells how many those were.
+ *
+ * user is given to each call. A call that another thread is in when this returns may still use the
+ * former one. Gives NULL, or an error to be freed. Any thread. In a child of a fork lines are handed
+ * on after this was called there.
+ */
+ottla_error_t *ottla_log_set_callback(int level,
+                                      ottla_on_log_t callback,
+                                      void *user);
+
+/**
+ * Calls the function that ottla_log_set_callback was given with the lines that wait, on this thread.
+ * If there are none it waits for some, for timeout_ms at most; below 0 without limit.
+ *
+ * Gives how many lines that were: 0 if the time is over, if there is no such function, or if another
+ * thread is at it. Any thread.
+ */
+size_t ottla_log_poll(int32_t timeout_ms);
+
+/**
  * Makes a producer. Nothing is connected or resolved before the first record is sent.
  *
  * options is name=value pairs separated by ; or new lines, by Kafka's names or our short ones;
@@ -1321,6 +1409,34 @@ ottla_error_t *ottla_broker_stop(const ottla_broker_t *broker, int32_t timeout_m
  * and when no other thread uses it.
  */
 void ottla_broker_free(ottla_broker_t *broker);
+
+/**
+ * Has a function called with log lines of this library, of all clients and brokers in the process;
+ * NULL: with none, which is how it starts. The last call counts.
+ *
+ * level is a value of ottla_log_level_t: the least important that is wanted; not looked at with
+ * NULL. What is not wanted costs nothing.
+ *
+ * The function is called by ottla_log_poll, and by ottla_producer_poll and ottla_consumer_poll
+ * before they wait, on the thread that calls these; by one thread at a time. Until then up to 10,000
+ * lines are kept; further ones are counted, and a line tells how many those were.
+ *
+ * user is given to each call. A call that another thread is in when this returns may still use the
+ * former one. Gives NULL, or an error to be freed. Any thread. In a child of a fork lines are handed
+ * on after this was called there.
+ */
+ottla_error_t *ottla_log_set_callback(int level,
+                                      ottla_on_log_t callback,
+                                      void *user);
+
+/**
+ * Calls the function that ottla_log_set_callback was given with the lines that wait, on this thread.
+ * If there are none it waits for some, for timeout_ms at most; below 0 without limit.
+ *
+ * Gives how many lines that were: 0 if the time is over, if there is no such function, or if another
+ * thread is at it. Any thread.
+ */
+size_t ottla_log_poll(int32_t timeout_ms);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -15,6 +15,7 @@ use crate::boundary::{array, guard, guard_give, guard_or, limit, refused, text};
 use crate::config;
 use crate::error::{c_text, ottla_error_t};
 use crate::handle::{self, Held};
+use crate::log;
 use crate::record::{ottla_topic_offset_t, ottla_topic_partition_t};
 use crate::signal::{Deadline, EventFd};
 
@@ -192,6 +193,8 @@ pub unsafe extern "C" fn ottla_consumer_poll(
     let body = || {
         // SAFETY: the header asks for NULL or a consumer that is not freed.
         let consumer = unsafe { handle::share(consumer, "consumer") }?;
+        consumer.consumer.get()?;
+        log::hand_on_now();
         let found = consumer.poll(limit(timeout_ms))?;
         Ok(found.map_or(ptr::null_mut(), |batch| handle::give(ottla_batch_t::new(batch))))
     };

@@ -17,9 +17,11 @@ pub mod consumer;
 pub mod error;
 pub mod error_code;
 mod handle;
+pub mod log;
 pub mod producer;
 pub mod record;
 pub mod reports;
+mod role;
 pub mod sent;
 mod signal;
 

@@ -12,6 +12,7 @@ use crate::config;
 use crate::error::ottla_error_t;
 use crate::error_code::ottla_error_code_t;
 use crate::handle::{self, Held};
+use crate::log;
 use crate::record::{Called, ottla_delivery_t, ottla_record_t, ottla_result_t, with_core};
 use crate::reports::{Reports, ottla_on_delivery_t};
 use crate::sent::ottla_sent_t;
@@ -323,7 +324,10 @@ pub unsafe extern "C" fn ottla_producer_poll(
         // callback may free it.
         let Ok(producer) = (unsafe { handle::share(producer, "producer") }) else { return 0 };
         match producer.producer.get() {
-            Ok(_) => producer.reports.run(limit(timeout_ms)),
+            Ok(_) => {
+                log::hand_on_now();
+                producer.reports.run(limit(timeout_ms))
+            }
             Err(_) => 0,
         }
     })

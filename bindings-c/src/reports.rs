@@ -13,6 +13,7 @@ use ottla::{Completed, Completions, Delivery, Error, Sent};
 
 use crate::error::{c_text, ottla_error_t};
 use crate::record::ottla_result_t;
+use crate::role::Role;
 use crate::signal::{Deadline, EventFd};
 
 /// Told what became of records: results of one batch, in the order of their offsets where those are
@@ -122,10 +123,7 @@ impl Reports {
 
     /// Runs what is queued on this thread, waiting for it if need be; how many records that were.
     pub(crate) fn run(&self, timeout: Duration) -> usize {
-        if self.running.swap(true, Ordering::Acquire) {
-            return 0;
-        }
-        let _role = Role(&self.running);
+        let Some(_role) = Role::take(&self.running) else { return 0 };
         let deadline = Deadline::after(timeout);
         loop {
             let closed = self.closed.load(Ordering::Acquire);
@@ -192,14 +190,5 @@ impl Reports {
         let first = if rows.is_empty() { ptr::null() } else { rows.as_ptr() };
         // SAFETY: C gave the function for this, and all it is given lives until it returns.
         unsafe { callback(first, rows.len(), user) };
-    }
-}
-
-/// Gives the role back at the end, whatever that is.
-struct Role<'a>(&'a AtomicBool);
-
-impl Drop for Role<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }

@@ -8,9 +8,16 @@ use ottla::{ErrorKind, Process};
 use pyo3::prelude::*;
 
 use crate::error::{self, OrRaise as _};
+use crate::log;
 
 /// Runs the body of a method; a panic in it becomes an `InternalError`.
 pub(crate) fn guard<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    log::look_if_due(py);
+    caught(py, body)
+}
+
+/// The same for what logging itself calls.
+pub(crate) fn caught<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     // What a panic leaves behind is the core's, which treats it as failed.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         let text = format!("a fault in the client: {}", text_of(&*payload));

@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::boundary::{Held, LONGEST, guard, seconds};
 use crate::config;
 use crate::error;
+use crate::log;
 
 /// The broker, before, while and after it runs.
 #[pyclass(frozen, subclass, module = "ottla._ottla", name = "Broker")]
@@ -60,6 +61,7 @@ impl Broker {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         guard(py, || {
+            log::look_twice(py);
             let mut config = BrokerConfig::new();
             if let Some(listen) = listen {
                 config = config.listen(listen);

@@ -14,6 +14,7 @@ use crate::batch::Batch;
 use crate::boundary::{Held, LONGEST, guard, seconds};
 use crate::config;
 use crate::error::{self, OrRaise as _};
+use crate::log;
 use crate::record::Record;
 use crate::wait;
 
@@ -99,6 +100,7 @@ impl Consumer {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         guard(py, || {
+            log::look_twice(py);
             let options = config::options(bootstrap, options)?;
             let api_timeout = config::millis(py, &options, "default.api.timeout.ms")?;
             let made = Self { core: Held::new(Core::new(&options).or_raise(py)?), api_timeout };

@@ -10,6 +10,7 @@ mod broker;
 mod config;
 mod consumer;
 mod error;
+mod log;
 mod producer;
 mod record;
 mod report;
@@ -28,6 +29,8 @@ mod native {
     use crate::broker::Broker;
     #[pymodule_export]
     use crate::consumer::Consumer;
+    #[pymodule_export]
+    use crate::log::{collect_log, take_log, wait_log};
     #[pymodule_export]
     use crate::producer::{Producer, Sent};
     #[pymodule_export]

@@ -10,6 +10,7 @@ use crate::aio::{Pending, Signal};
 use crate::boundary::{Held, LONGEST, guard, seconds};
 use crate::config;
 use crate::error::OrRaise as _;
+use crate::log;
 use crate::record::{Delivery, Headers, Item, Outgoing, nullable};
 use crate::report::{Report, taken};
 use crate::wait;
@@ -74,6 +75,7 @@ impl Producer {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         guard(py, || {
+            log::look_twice(py);
             let options = config::options(bootstrap, options)?;
             let delivery_timeout = config::millis(py, &options, "delivery.timeout.ms")?;
             let core = Held::new(Core::new(&options).or_raise(py)?);

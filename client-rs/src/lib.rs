@@ -20,6 +20,7 @@ mod config;
 mod consumer;
 mod driver;
 mod error;
+pub mod log;
 mod process;
 mod producer;
 mod record;

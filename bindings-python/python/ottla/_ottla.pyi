@@ -20,12 +20,18 @@ __all__ = [
     "Sent",
     "Signal",
     "__version__",
+    "collect_log",
     "restore_record",
+    "take_log",
+    "wait_log",
 ]
 __version__: str
 
 _T = TypeVar("_T")
 
+def collect_log(level: int) -> None: ...
+def wait_log() -> bool: ...
+def take_log() -> list[tuple[int, str, str, int, str]]: ...
 def restore_record(
     topic: str | None,
     partition: int | None,

@@ -7,6 +7,8 @@ import time
 import weakref
 from typing import Protocol
 
+from . import _log
+
 EXIT_DEADLINE = 5.0
 """Seconds that all producers together get at the interpreter's end to send what they hold."""
 
@@ -31,17 +33,20 @@ def forget(client: _Closes) -> None:
 
 
 def _close_all() -> None:
+    _log.begin_end()
     until = time.monotonic() + EXIT_DEADLINE
     for client in list(_open):
         try:
             client.close(timeout=max(0.0, until - time.monotonic()))
         except Exception as failure:
             _logger.error("at exit: %s", failure)
+    _log.end()
 
 
 def _in_child() -> None:
     # Threads do not survive a fork: what was open is the parent's, and raises ForkedError here.
     _open.clear()
+    _log.in_child()
 
 
 atexit.register(_close_all)
