@@ -76,28 +76,3 @@ fn a_million_records_of_two_threads_arrive_while_a_third_flushes() {
     println!("read in {:?}", began.elapsed());
     assert_eq!(count, total);
 }
-
-#[test]
-fn a_flush_waits_for_what_its_thread_has_sent_while_others_flush() {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    let producer = producer(&broker.bootstrap(), &[]);
-    let send = || producer.send(&Record::to("orders").value("v")).unwrap();
-    send().wait(LIMIT).unwrap();
-    let flushing = AtomicBool::new(true);
-    thread::scope(|scope| {
-        // It has sent nothing, but keeps the producer looking for what there is to flush.
-        scope.spawn(|| {
-            while flushing.load(Ordering::SeqCst) {
-                producer.flush(LIMIT).unwrap();
-            }
-        });
-        let early = (0..2_000).find(|_| {
-            let sent = send();
-            producer.flush(LIMIT).unwrap();
-            sent.result().is_none()
-        });
-        flushing.store(false, Ordering::SeqCst);
-        assert_eq!(early, None, "a flush that came too early");
-    });
-    producer.close(LIMIT).unwrap();
-}

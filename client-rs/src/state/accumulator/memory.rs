@@ -196,19 +196,23 @@ impl Memory {
         if self.left_bytes.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let bytes = lock(&self.left).pop_front()?.bytes;
+        let mut left = lock(&self.left);
+        let bytes = left.pop_front()?.bytes;
         self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        drop(left);
         Some(self.chunk(bytes))
     }
 
     fn reclaim(&self, over: impl Fn(&Left) -> bool) {
         let mut bytes = 0;
-        lock(&self.left).retain(|left| {
+        let mut left = lock(&self.left);
+        left.retain(|left| {
             let over = over(left);
             bytes += if over { left.bytes } else { 0 };
             !over
         });
         self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        drop(left);
         self.release(bytes);
     }
 
@@ -368,7 +372,8 @@ impl Place {
     pub(crate) fn leave_room(self, until: Instant) {
         if self.waiter.granted.swap(false, Ordering::AcqRel) {
             let bytes = self.waiter.bytes;
-            lock(&self.memory.left).push_back(Left { bytes, until });
+            let mut left = lock(&self.memory.left);
+            left.push_back(Left { bytes, until });
             self.memory.left_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }

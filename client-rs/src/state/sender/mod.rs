@@ -121,6 +121,14 @@ impl Sender {
         self.tokens
     }
 
+    /// Takes over what other threads have put there, who go on meanwhile.
+    fn take_in(&mut self, cx: &mut Context<'_>, meanwhile: impl FnOnce()) {
+        // First, so that all that a flush is to wait for is seen by the look that follows.
+        self.take_commands(cx);
+        meanwhile();
+        self.collect(cx);
+    }
+
     /// Looks at what senders have put there.
     fn collect(&mut self, cx: &mut Context<'_>) {
         let mut slots = Vec::new();
@@ -290,9 +298,7 @@ impl Machine for Sender {
         }
         self.face.memory.grant();
         self.face.memory.expire(cx.now);
-        // First, so that all that a flush is to wait for is seen by the look that follows.
-        self.take_commands(cx);
-        self.collect(cx);
+        self.take_in(cx, || {});
         self.learn(cx);
         self.withdraw_overdue(cx);
         self.expire_and_settle(cx);

@@ -128,18 +128,7 @@ impl Trial {
     }
 
     fn send_to(&mut self, partition: i32, value: &str) -> Token {
-        let record = Record::to("t").partition(partition).value(value);
-        let clock = || panic!("virtual time has no clock");
-        let moment = Moment { now_ms: 77, clock };
-        let now = self.now;
-        NOW.set(Some(now));
-        let mut token = None;
-        let keep = &mut |batch: &Arc<Completion>, index| {
-            token = Some(Token(Arc::clone(batch), index));
-        };
-        let moment = Moment { clock: || NOW.get().unwrap(), ..moment };
-        self.face.append(&record, moment, (None, Manners::Queue), keep).unwrap();
-        token.expect("a record that was taken has a place")
+        append(&self.face, self.now, partition, value)
     }
 
     fn send(&mut self, value: &str) -> Token {
@@ -223,12 +212,8 @@ impl Trial {
         self.call(|sender, _| sender.handle_begun(sent.token));
     }
 
-    /// Asks for a flush; the signal is set when it is through.
     fn flush(&self) -> Arc<Signal> {
-        let signal = Arc::<Signal>::default();
-        let asked = Arc::clone(&signal);
-        self.face.command(|commands| commands.flushes.push(asked));
-        signal
+        flush(&self.face)
     }
 
     /// Refuses further records, and has the producer closed in so many milliseconds at the latest.
@@ -284,6 +269,26 @@ impl Trial {
 
 thread_local! {
     static NOW: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
+}
+
+fn append(face: &Accumulator, now: Instant, partition: i32, value: &str) -> Token {
+    let record = Record::to("t").partition(partition).value(value);
+    NOW.set(Some(now));
+    let mut token = None;
+    let keep = &mut |batch: &Arc<Completion>, index| {
+        token = Some(Token(Arc::clone(batch), index));
+    };
+    let moment = Moment { now_ms: 77, clock: || NOW.get().unwrap() };
+    face.append(&record, moment, (None, Manners::Queue), keep).unwrap();
+    token.expect("a record that was taken has a place")
+}
+
+/// Asks for a flush; the signal is set when it is through.
+fn flush(face: &Accumulator) -> Arc<Signal> {
+    let signal = Arc::<Signal>::default();
+    let asked = Arc::clone(&signal);
+    face.command(|commands| commands.flushes.push(asked));
+    signal
 }
 
 fn answer<'a>(message: &impl Message<'a>, version: i16) -> Answer {

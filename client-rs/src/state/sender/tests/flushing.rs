@@ -24,6 +24,26 @@ fn a_flush_sends_at_once_and_waits_for_all_records_before_it() {
 }
 
 #[test]
+fn a_flush_asked_for_during_a_turn_does_not_miss_the_record_sent_before_it() {
+    let mut trial = Trial::ready("linger.ms=10000", &[1]);
+    let (face, now) = (Arc::clone(&trial.face), trial.now);
+    let (mut token, mut signal) = (None, None);
+    trial.call(|sender, cx| {
+        sender.take_in(cx, || {
+            token = Some(append(&face, now, 0, "a"));
+            signal = Some(flush(&face));
+        });
+        sender.finish_flushes();
+    });
+    let (token, signal) = (token.unwrap(), signal.unwrap());
+    assert!(!signal.is_set());
+    let sent = trial.produced();
+    assert!(!signal.is_set());
+    trial.store(&sent[0], 1);
+    assert!(signal.is_set() && !token.is_open());
+}
+
+#[test]
 fn a_flush_waits_for_records_of_a_topic_not_known_yet() {
     let mut trial = Trial::new("");
     let token = trial.send("a");
