@@ -226,6 +226,10 @@ pub(crate) struct Settings {
     pub(crate) offsets_segment_bytes: i64,
     /// `metadata.log.segment.bytes`.
     pub(crate) metadata_segment_bytes: i64,
+    /// `flush` is `group`: nothing is acknowledged before it is on the disk.
+    pub(crate) flush_group: bool,
+    /// `disk.reserve.bytes`.
+    pub(crate) disk_reserve: i64,
     /// `log.retention.check.interval.ms`.
     pub(crate) retention_check: Duration,
     /// `log.flush.offset.checkpoint.interval.ms`.
@@ -261,6 +265,8 @@ impl Settings {
             offsets_replication_factor: short("offsets.topic.replication.factor"),
             offsets_segment_bytes: options.long("offsets.topic.segment.bytes"),
             metadata_segment_bytes: options.long("metadata.log.segment.bytes"),
+            flush_group: options.text("flush") == "group",
+            disk_reserve: options.long("disk.reserve.bytes"),
             retention_check: millis("log.retention.check.interval.ms"),
             checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
             options: options.clone(),

@@ -106,7 +106,10 @@ fn run(arguments: &ArgMatches) -> Result<(), String> {
 }
 
 fn config(arguments: &ArgMatches) -> Result<BrokerConfig, String> {
-    let mut config = BrokerConfig::new().listen(LISTEN);
+    let config = BrokerConfig::new().listen(LISTEN);
+    // A disk that is filled to its last byte is hard to get out of; a program has it for long.
+    let config = config.set("disk.reserve.bytes", "-1");
+    let mut config = config.map_err(|error| error.to_string())?;
     if let Some(file) = arguments.get_one::<PathBuf>("config") {
         config = config.file(file).map_err(|error| error.to_string())?;
     }

@@ -115,6 +115,11 @@ impl Epochs {
         replace(files, &self.path, self.text().as_bytes())
     }
 
+    /// The file was not flushed after all.
+    pub(crate) fn note_unsynced(&mut self) {
+        self.unsynced = true;
+    }
+
     /// What must be written for good before what follows counts as flushed.
     pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedEpochs> {
         if !std::mem::take(&mut self.unsynced) {

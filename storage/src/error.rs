@@ -15,6 +15,8 @@ pub enum LogErrorKind {
     Io,
     /// The disk is full. What was there before is whole, and the log goes on once there is room.
     StorageFull,
+    /// The process, or the system, can open no more files. The log goes on once it can.
+    OutOfDescriptors,
     /// Bytes in the log are damaged and valid records follow them; nothing was cut.
     Damaged,
     /// The folder belongs to something else: another topic, another cluster, another program.
@@ -48,7 +50,12 @@ impl LogError {
     pub(crate) fn io(path: &Path, what: &'static str, cause: io::Error) -> Self {
         let kind = match cause.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogErrorKind::StorageFull,
-            _ => LogErrorKind::Io,
+            _ => match rustix::io::Errno::from_io_error(&cause) {
+                Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                    LogErrorKind::OutOfDescriptors
+                }
+                _ => LogErrorKind::Io,
+            },
         };
         Self { cause: Some(Arc::new(cause)), ..Self::new(kind, path, what) }
     }
@@ -65,6 +72,11 @@ impl LogError {
     pub(crate) const fn at(mut self, offset: i64) -> Self {
         self.offset = Some(offset);
         self
+    }
+
+    /// Whether it may be over soon, and leaves the log as it was.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self.kind, LogErrorKind::StorageFull | LogErrorKind::OutOfDescriptors)
     }
 
     /// What kind of trouble it is.
@@ -95,6 +107,9 @@ impl LogError {
         match self.kind {
             LogErrorKind::Io => "look at the system's log for errors of this disk",
             LogErrorKind::StorageFull => "make room on the disk; nothing stored was lost",
+            LogErrorKind::OutOfDescriptors => {
+                "raise the limit of open files (ulimit -n); nothing stored was lost"
+            }
             LogErrorKind::Damaged => {
                 "`ottla-broker check` shows all damage, `ottla-broker repair` what it would drop"
             }

@@ -40,6 +40,15 @@ pub struct DirEntry {
     pub len: u64,
 }
 
+/// How much room a disk has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that we may still write.
+    pub free: u64,
+    /// Bytes of the whole disk.
+    pub total: u64,
+}
+
 /// A place that holds files. Errors are those of `std::io`, with their usual kinds.
 pub trait Files: Send + Sync + Debug {
     /// Opens a file.
@@ -58,6 +67,11 @@ pub trait Files: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Whether there is a file or folder of this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// How much room there is in the place of a folder; `None` where there is no telling.
+    fn space(&self, _dir: &Path) -> io::Result<Option<Space>> {
+        Ok(None)
+    }
 
     /// The bytes of a file that will never change again, to be read at random.
     ///

@@ -94,7 +94,7 @@ pub(crate) struct View {
 
 /// A partition's log. One thread at a time owns it.
 ///
-/// An error of kind `StorageFull` leaves it usable. After any other error of a write or a flush it
+/// An error that [passes](LogError::is_passing) leaves it usable. After any other error of a write or a flush it
 /// takes no more writes: what the disk holds is only known again after it was opened anew.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "log start and log end are the words for them")]

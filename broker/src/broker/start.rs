@@ -48,7 +48,7 @@ pub(super) fn start(config: &BrokerConfig) -> Result<Broker, BrokerError> {
     let settings = config.settings();
     // Before the folder is touched: a taken address must not cost it its clean state.
     let (listener, address) = bind(config.listen_address())?;
-    let folder = DataFolder::open(config.data(), settings.node_id, clock)?;
+    let folder = DataFolder::open(config.data(), &settings, clock)?;
     let folder = Arc::new(folder);
     let _blocked = Blocked::all().map_err(system)?;
     let ready = Arc::new(ReadyList::default());

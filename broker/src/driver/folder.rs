@@ -1,6 +1,7 @@
 //! The data folder of a broker, or the memory that stands for one.
 
 mod points;
+mod room;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ use crate::driver::writer::STACK_BYTES;
 
 pub(crate) use self::points::Point;
 use self::points::Points;
+use self::room::{Reserve, Room};
+use crate::config::Settings;
 
 /// The folder's name where all is in memory.
 const IN_MEMORY: &str = "/memory";
@@ -36,6 +39,8 @@ pub(crate) struct DataFolder {
     /// What this start has brought into being.
     made: Made,
     points: Points,
+    room: Room,
+    flush_group: bool,
     failed: AtomicBool,
     /// Why nothing more may be appended to any log.
     unusable: OnceLock<Arc<str>>,
@@ -82,11 +87,22 @@ impl From<LogError> for FolderError {
     }
 }
 
+#[cfg(test)]
+impl DataFolder {
+    /// Takes a folder of files that a test has in its hands.
+    pub(crate) fn on_files(files: Arc<dyn Files>, settings: &Settings) -> Self {
+        let dir = PathBuf::from(IN_MEMORY);
+        files.create_dir_all(&dir).unwrap();
+        let made = Made { folder: false, properties: false };
+        Self::on(files, dir, None, made, settings, Clock).unwrap()
+    }
+}
+
 impl DataFolder {
     /// Takes a folder, or memory for none; an empty one is formatted.
     pub(crate) fn open(
         data: Option<&Path>,
-        node_id: i32,
+        settings: &Settings,
         clock: Clock,
     ) -> Result<Self, FolderError> {
         let mut made = Made { folder: false, properties: false };
@@ -101,12 +117,22 @@ impl DataFolder {
                 (Arc::new(DiskFiles), dir.to_owned(), Some(DirectoryLock::acquire(dir)?))
             }
         };
-        let on_files = &*files;
         if lock.is_none() {
-            on_files
-                .create_dir_all(&dir)
-                .map_err(|error| FolderError::Unusable(error.to_string()))?;
+            files.create_dir_all(&dir).map_err(|error| FolderError::Unusable(error.to_string()))?;
         }
+        Self::on(files, dir, lock, made, settings, clock)
+    }
+
+    /// Takes a folder of these files.
+    fn on(
+        files: Arc<dyn Files>,
+        dir: PathBuf,
+        lock: Option<DirectoryLock>,
+        mut made: Made,
+        settings: &Settings,
+        clock: Clock,
+    ) -> Result<Self, FolderError> {
+        let (on_files, node_id) = (&*files, settings.node_id);
         let properties = match MetaProperties::read(on_files, &dir)? {
             Some(found) if found.node_id != node_id => {
                 return Err(FolderError::Unusable(format!(
@@ -131,6 +157,8 @@ impl DataFolder {
             clean,
             made,
             points,
+            room: Room::new(Reserve::of_option(settings.disk_reserve)),
+            flush_group: settings.flush_group,
             failed: AtomicBool::new(false),
             unusable: OnceLock::new(),
             clock,
@@ -163,6 +191,16 @@ impl DataFolder {
     /// Where its files are kept.
     pub(crate) fn files(&self) -> &dyn Files {
         &*self.files
+    }
+
+    /// Whether nothing is acknowledged before it is on the disk.
+    pub(crate) fn flushes_group(&self) -> bool {
+        self.flush_group
+    }
+
+    /// Whether the disk has room for so many more bytes of records.
+    pub(crate) fn take_room(&self, bytes: u64) -> Result<(), AppendError> {
+        self.room.take(&*self.files, &self.dir, bytes).map_err(AppendError::Full)
     }
 
     /// Its path.
@@ -240,9 +278,6 @@ impl DataFolder {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let outcome = job.run();
-                if outcome.is_err() {
-                    folder.note_failure();
-                }
                 flushed.handle_flushed(outcome);
                 if let Err(error) = folder.write_points() {
                     tracing::warn!(%error, "recovery points are not noted; a crash would check more");
@@ -311,15 +346,18 @@ impl DataFolder {
         self.files.sync_dir(above).map_err(|error| format!("{}: {error}", above.display()))
     }
 
-    /// Nothing may be appended any more, to whatever log.
+    /// Nothing may be read or appended any more, in whatever log: what of it is on the disk is only
+    /// known to the next start. A flush that failed is never tried again, since the second may
+    /// succeed with the data gone.
     pub(crate) fn fail(&self, why: Arc<str>) {
-        tracing::error!(dir = %self.dir.display(), %why, "the data folder failed");
+        tracing::error!(dir = %self.dir.display(), %why,
+            "the data folder failed: its partitions are offline until the broker is started anew");
         self.note_failure();
         // The first reason is the one that counts.
         let _first = self.unusable.set(why).is_ok();
     }
 
-    /// An error if nothing may be appended any more.
+    /// An error if the folder failed.
     pub(crate) fn usable(&self) -> Result<(), AppendError> {
         self.unusable.get().map_or(Ok(()), |why| Err(AppendError::Storage(why.clone())))
     }

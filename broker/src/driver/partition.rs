@@ -71,6 +71,8 @@ pub(crate) struct Partition {
     config: ArcSwap<TopicConfig>,
     leader_epoch: AtomicI32,
     opened: OnceLock<Result<LogReader, Arc<str>>>,
+    /// Held by the thread that opens the log.
+    opening: Mutex<()>,
     role: Mutex<Role>,
     inbox: Mutex<Inbox>,
     machine: Mutex<Machine>,
@@ -144,6 +146,7 @@ impl Partition {
             config: ArcSwap::new(setup.config.clone()),
             setup,
             opened: OnceLock::new(),
+            opening: Mutex::new(()),
             role: Mutex::new(Role::Unopened),
             inbox: Mutex::default(),
             machine: Mutex::new(machine),
@@ -172,9 +175,34 @@ impl Partition {
     }
 
     /// What readers see of the log; opens it on first use, with file calls on this thread.
+    ///
+    /// An error that passes, such as no descriptor left, is tried again by the next who asks.
     pub(crate) fn log(&self) -> Result<&LogReader, AppendError> {
-        let opened = self.opened.get_or_init(|| self.open());
+        self.setup.folder.usable()?;
+        let opened = match self.opened.get() {
+            Some(opened) => opened,
+            None => self.open_once()?,
+        };
         opened.as_ref().map_err(|why| AppendError::Storage(why.clone()))
+    }
+
+    fn open_once(&self) -> Result<&Result<LogReader, Arc<str>>, AppendError> {
+        let _one = locked(&self.opening);
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let opened = self.open();
+        if let Err(error) = &opened
+            && error.is_passing()
+        {
+            return Err(AppendError::Storage(error.to_string().into()));
+        }
+        let opened = opened.map_err(|error| {
+            let why: Arc<str> = error.to_string().into();
+            *locked(&self.role) = Role::Failed(why.clone());
+            why
+        });
+        Ok(self.opened.get_or_init(|| opened))
     }
 
     /// The offset below which records are committed and may be read.
@@ -221,7 +249,7 @@ impl Partition {
         self.setup.ready.push(self.clone());
     }
 
-    fn open(&self) -> Result<LogReader, Arc<str>> {
+    fn open(&self) -> Result<LogReader, LogError> {
         let setup = &self.setup;
         let config = self.config.load_full();
         let opened = setup.folder.open_log(
@@ -233,30 +261,30 @@ impl Partition {
             // of all logs only this one is written to before that is ruled out.
             if setup.is_metadata { Trust::Nothing } else { Trust::Marker },
         );
-        match opened {
-            Ok(log) => {
-                let (reader, log_end) = (log.reader(), log.log_end());
-                {
-                    let mut machine = locked(&self.machine);
-                    let node_id = setup.folder.node_id();
-                    machine.leader = Leader::alone(node_id, config.min_insync_replicas, log_end);
-                    machine.waiting = Waiting::new(log_end);
-                }
-                self.high_watermark.store(log_end, Ordering::Release);
-                let mut role = locked(&self.role);
-                if matches!(*role, Role::Unopened) {
-                    *role = Role::Free(Box::new(log));
-                }
-                Ok(reader)
+        let flushed = opened.and_then(|mut log| {
+            // What a killed broker left may not be on the disk, and all can be read from here on.
+            if setup.folder.flushes_group() && !setup.folder.is_clean() && !setup.is_metadata {
+                log.flush()?;
             }
-            Err(error) => {
-                let why: Arc<str> = error.to_string().into();
-                tracing::error!(topic = %setup.topic, partition = setup.index, %why,
-                    "the partition's log cannot be opened");
-                *locked(&self.role) = Role::Failed(why.clone());
-                Err(why)
-            }
+            Ok(log)
+        });
+        let log = flushed.inspect_err(|error| {
+            tracing::error!(topic = %setup.topic, partition = setup.index, %error,
+                "the partition's log cannot be opened");
+        })?;
+        let (reader, log_end) = (log.reader(), log.log_end());
+        {
+            let mut machine = locked(&self.machine);
+            let node_id = setup.folder.node_id();
+            machine.leader = Leader::alone(node_id, config.min_insync_replicas, log_end);
+            machine.waiting = Waiting::new(log_end);
         }
+        self.high_watermark.store(log_end, Ordering::Release);
+        let mut role = locked(&self.role);
+        if matches!(*role, Role::Unopened) {
+            *role = Role::Free(Box::new(log));
+        }
+        Ok(reader)
     }
 
     /// The log is lost to this partition until the broker starts again.
@@ -280,6 +308,7 @@ impl Partition {
     }
 
     fn remove_folder(&self, work: Vec<Submission>) {
+        let _one = locked(&self.opening);
         let log = mem::replace(&mut *locked(&self.role), Role::Closed);
         // A partition that was never opened must not come into being now.
         let _present = self.opened.set(Err("the topic was deleted".into())).is_err();
@@ -299,6 +328,8 @@ impl Partition {
     /// Closes the log in good order; None if it was never opened or is gone. After the writer ended.
     pub(crate) fn close(&self) -> Result<Option<ClosedLog>, AppendError> {
         let role = mem::replace(&mut *locked(&self.role), Role::Closed);
+        // In a folder that failed nothing more is synced.
+        self.setup.folder.usable()?;
         match role {
             Role::Free(log) => {
                 let log_start = log.log_start();

@@ -81,11 +81,26 @@ impl ReadyList {
             settle();
             self.settled.store(true, Ordering::Release);
         }
+        let mut unsynced = Vec::new();
         for partition in ready {
             let turn = catch_unwind(AssertUnwindSafe(|| partition.turn(clock.now_ms())));
-            if turn.unwrap_or_else(|_panic| partition.handle_panic()) {
+            let again = match turn {
+                Ok(turn) => {
+                    unsynced.extend(turn.unsynced.map(|unsynced| (partition.clone(), unsynced)));
+                    turn.again
+                }
+                Err(_panic) => partition.handle_panic(),
+            };
+            if again {
                 // At the end of the list, so that a busy partition starves no other.
                 self.push(partition);
+            }
+        }
+        // One sync for all that a partition was sent while the last ones ran.
+        for (partition, unsynced) in unsynced {
+            let synced = catch_unwind(AssertUnwindSafe(|| partition.sync(unsynced)));
+            if synced.is_err() {
+                partition.fail("the writer panicked over a sync in this partition".into());
             }
         }
         worked

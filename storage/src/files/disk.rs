@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DirEntry, File, Files, OpenMode, SealedBytes};
+use super::{DirEntry, File, Files, OpenMode, SealedBytes, Space};
 
 /// Slices that one `pwritev` takes: Linux's `UIO_MAXIOV`.
 const SLICES_MAX: usize = 1024;
@@ -75,6 +75,12 @@ impl Files for DiskFiles {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Option<Space>> {
+        let found = rustix::fs::statvfs(dir)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Some(Space { free: bytes(found.f_bavail), total: bytes(found.f_blocks) }))
     }
 
     fn sealed(&self, path: &Path) -> io::Result<SealedBytes> {

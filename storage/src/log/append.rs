@@ -9,7 +9,7 @@ use ottla_protocol::record::{
 };
 
 use super::Log;
-use crate::error::{LogError, LogErrorKind, Rejected};
+use crate::error::{LogError, Rejected};
 use crate::producers::Undo;
 use crate::segment::RollRules;
 
@@ -344,8 +344,8 @@ impl Log {
         }
     }
 
-    /// A full disk leaves the log usable; after any other error it is not known what was stored.
+    /// A full disk, or no descriptor left, leaves the log usable; after any other error it is not known what was stored.
     pub(super) fn judge(&mut self, error: LogError) -> LogError {
-        if error.kind() == LogErrorKind::StorageFull { error } else { self.fail(error) }
+        if error.is_passing() { error } else { self.fail(error) }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Log;
 use crate::checkpoint::sync_dir;
 use crate::epochs::UnsyncedEpochs;
-use crate::error::LogError;
+use crate::error::{LogError, LogErrorKind};
 use crate::files::{File, Files, OpenMode};
 use crate::folder::{INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name};
 use crate::segment::segment_of;
@@ -122,7 +122,8 @@ impl Log {
         self.unsynced_folder = true;
     }
 
-    /// Takes what a [`FlushJob`] gave. A failed one fails the log.
+    /// Takes what a [`FlushJob`] gave. A failed one fails the log, unless a file could not be opened
+    /// for lack of descriptors: then nothing failed to be flushed, and the next job does it.
     pub fn finish_flush(&mut self, outcome: Result<Flushed, LogError>) -> Result<i64, LogError> {
         match outcome {
             Ok(flushed) => {
@@ -131,6 +132,12 @@ impl Log {
                     self.recovery_point = self.recovery_point.max(flushed.log_end);
                 }
                 Ok(self.recovery_point)
+            }
+            Err(error) if error.kind() == LogErrorKind::OutOfDescriptors => {
+                self.unsynced_names = true;
+                self.unsynced_folder = true;
+                self.epochs.note_unsynced();
+                Err(error)
             }
             Err(error) => Err(self.fail(error)),
         }

@@ -43,6 +43,8 @@ pub(crate) enum AppendError {
     },
     /// The log cannot be written or opened; the text says why.
     Storage(Arc<str>),
+    /// The disk is almost full; the text says how full.
+    Full(Arc<str>),
     /// The partition is closed: the broker stops, or the topic was deleted.
     Closed,
 }
@@ -83,7 +85,8 @@ impl AppendError {
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::NotEnoughReplicas { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
-            Self::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+            // Clients try that again, which is right for a disk that gets room, too.
+            Self::Storage(_) | Self::Full(_) => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Closed => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         }
     }
@@ -97,6 +100,7 @@ impl fmt::Display for AppendError {
                 "{in_sync} in-sync replica(s), but min.insync.replicas asks for {needed}"
             ),
             Self::Storage(why) => write!(out, "the partition's log failed: {why}"),
+            Self::Full(why) => out.write_str(why),
             Self::Closed => out.write_str("the partition is closed on this broker"),
         }
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ottla_storage::{Appended, FlushJob, Flushed, Incoming, Log, LogError, Rejected};
+use ottla_storage::{Appended, FlushJob, Flushed, Incoming, Log, LogError, Origin, Rejected};
 
 use super::{Acks, AppendError, Chore, Done, Outcome, Parked, Partition, Role, Submission, locked};
 use crate::driver::folder::Point;
@@ -17,26 +17,58 @@ const TURN_BATCHES: usize = 256;
 const TURN_BYTES: usize = 1024 * 1024;
 
 impl Partition {
-    /// Appends what waits in the inbox; true if more came meanwhile. For the writer alone.
-    pub(crate) fn turn(self: &Arc<Self>, now_ms: i64) -> bool {
+    /// Appends what waits in the inbox. For the writer alone.
+    pub(crate) fn turn(self: &Arc<Self>, now_ms: i64) -> TurnEnd {
         let Taken { work, chores, deleted, flushed } = self.take_work();
         if deleted {
             self.remove_folder(work);
             chores.into_iter().for_each(Chore::refuse);
-            return false;
+            return TurnEnd { again: false, unsynced: None };
         }
         if let Some(outcome) = flushed {
             self.take_flush(outcome);
         }
+        let mut unsynced = None;
         if !work.is_empty() {
-            let mut appended = self.append(work, now_ms);
-            if let Some(job) = appended.flush.take() {
-                self.setup.folder.flush_behind(self, job);
+            let mut turn = self.append(work, now_ms);
+            match turn.flush.take() {
+                Some(job) if self.syncs_first() => unsynced = Some(Unsynced { turn, job }),
+                Some(job) => {
+                    self.setup.folder.flush_behind(self, job);
+                    self.complete(turn);
+                }
+                None => self.complete(turn),
             }
-            self.complete(appended);
         }
         self.do_chores(chores, now_ms);
-        self.look_again()
+        TurnEnd { again: self.look_again(), unsynced }
+    }
+
+    /// Whether what is appended must be on the disk before anybody hears of it.
+    fn syncs_first(&self) -> bool {
+        if self.setup.is_metadata {
+            self.setup.ready.is_settled()
+        } else {
+            self.setup.folder.flushes_group()
+        }
+    }
+
+    /// Syncs what a turn has appended, and tells everybody who waited for it. For the writer alone,
+    /// before the next turn.
+    pub(crate) fn sync(&self, unsynced: Unsynced) {
+        let Unsynced { mut turn, job } = unsynced;
+        // After the first that failed none is tried.
+        let outcome = self.setup.folder.usable().map(|()| job.run());
+        let noted = match outcome {
+            Ok(outcome) => self.note_flush(outcome),
+            Err(failed) => Err(failed),
+        };
+        if let Err(error) = noted {
+            turn.log_end = None;
+            let stored = mem::take(&mut turn.stored);
+            turn.failed.extend(stored.into_iter().map(|(_, parked)| (error.clone(), parked.done)));
+        }
+        self.complete(turn);
     }
 
     /// A turn panicked, which left nobody knows what: the log is failed, and who waits is told.
@@ -84,17 +116,34 @@ impl Partition {
         self.setup.ready.push(self.clone());
     }
 
-    /// Notes in the log what a flush came to; a failed one fails it.
+    /// A flush beside the appends has ended. What it came to is told in the log of the broker.
     fn take_flush(&self, outcome: Result<Flushed, LogError>) {
+        if let Err(error) = self.note_flush(outcome) {
+            let (topic, partition) = (&self.setup.topic, self.setup.index);
+            tracing::warn!(%topic, partition, %error, "a sealed segment is not flushed");
+        }
+    }
+
+    /// Notes in the log what a flush came to; one that failed fails the whole folder.
+    fn note_flush(&self, outcome: Result<Flushed, LogError>) -> Result<(), AppendError> {
         // A log that failed meanwhile has nothing to note it in.
-        let Ok(mut log) = self.take_role() else { return };
+        let mut log = self.take_role()?;
         match log.finish_flush(outcome) {
             Ok(reached) => {
                 self.give_role(log);
                 let (topic, index) = (&self.setup.topic, self.setup.index);
                 self.setup.folder.note_point(Point::Recovery, topic, index, reached);
+                Ok(())
             }
-            Err(error) => self.fail(error.to_string().into()),
+            Err(error) if log.failure().is_none() => {
+                self.give_role(log);
+                Err(AppendError::Storage(error.to_string().into()))
+            }
+            Err(error) => {
+                let why = self.fail_with(error.to_string());
+                self.setup.folder.fail(why.clone());
+                Err(AppendError::Storage(why))
+            }
         }
     }
 
@@ -120,6 +169,7 @@ impl Partition {
             turn.failed.extend(work.into_iter().map(|submission| (error.clone(), submission.done)));
             return turn;
         }
+        let work = self.spare_the_disk(work, &mut turn.failed);
         let (batches, plans) = self.admit(work, &mut turn.failed);
         let mut log = match self.take_role() {
             Ok(log) => log,
@@ -131,7 +181,7 @@ impl Partition {
         // A panic in the log is a failure like others: those who wait must be told.
         let written = catch_unwind(AssertUnwindSafe(|| self.write(&mut log, batches, now_ms)));
         let why: Arc<str> = match written {
-            Ok(Ok((results, flush))) => {
+            Ok(Ok(Written { results, flush })) => {
                 turn.log_end = Some(log.log_end());
                 turn.flush = flush;
                 self.give_role(log);
@@ -146,7 +196,8 @@ impl Partition {
                 // A full disk: the log is whole, and goes on once there is room. Some of the
                 // batches may be stored.
                 tracing::error!(%error, "a write was refused");
-                turn.log_end = Some(log.log_end());
+                // What is not synced stays unseen until the next write is.
+                turn.log_end = (!self.syncs_first()).then(|| log.log_end());
                 self.give_role(log);
                 error.to_string().into()
             }
@@ -175,11 +226,31 @@ impl Partition {
         let results = log.append(batches, self.leader_epoch(), now_ms)?;
         // What was sealed is flushed beside the next appends, as Kafka does after a roll.
         let rolled = log.segment_count() > segments;
-        let flush = if rolled { Some(log.flush_job()?) } else { None };
-        if self.setup.is_metadata && self.setup.ready.is_settled() {
-            log.flush()?;
+        let flush = if rolled || self.syncs_first() { Some(log.flush_job()?) } else { None };
+        Ok(Written { results, flush })
+    }
+
+    /// Refuses what clients sent if the disk is almost full.
+    fn spare_the_disk(
+        &self,
+        work: Vec<Submission>,
+        failed: &mut Vec<(AppendError, Done)>,
+    ) -> Vec<Submission> {
+        let mut spared = Vec::with_capacity(work.len());
+        for submission in work {
+            let of_clients =
+                submission.batches.iter().filter(|batch| batch.origin == Origin::Client);
+            let bytes: usize = of_clients.map(|batch| batch.bytes.len()).sum();
+            let room = match u64::try_from(bytes) {
+                Ok(bytes) if bytes > 0 => self.setup.folder.take_room(bytes),
+                _ => Ok(()),
+            };
+            match room {
+                Ok(()) => spared.push(submission),
+                Err(error) => failed.push((error, submission.done)),
+            }
         }
-        Ok((results, flush))
+        spared
     }
 
     /// Splits what may be appended from what too few in-sync replicas refuse.
@@ -277,8 +348,25 @@ pub(super) fn tell(done: Done, outcome: Outcome) {
     }
 }
 
-/// What became of each batch, and what a roll left to be flushed.
-type Written = (Vec<Result<Appended, Rejected>>, Option<FlushJob>);
+/// What came of a turn.
+pub(crate) struct TurnEnd {
+    /// More came meanwhile.
+    pub(crate) again: bool,
+    /// What [`Partition::sync`] is still to do.
+    pub(crate) unsynced: Option<Unsynced>,
+}
+
+/// What was appended and is not on the disk, with those who wait for it.
+pub(crate) struct Unsynced {
+    turn: Turn,
+    job: FlushJob,
+}
+
+/// What became of each batch, and what is to be flushed.
+struct Written {
+    results: Vec<Result<Appended, Rejected>>,
+    flush: Option<FlushJob>,
+}
 
 /// What a turn takes out of the inbox.
 struct Taken {
@@ -298,7 +386,7 @@ struct Plan {
 /// What one turn of the writer did to a partition.
 #[derive(Default)]
 struct Turn {
-    /// What a roll left to be flushed.
+    /// What is to be flushed: before anybody is told, or, after a roll, beside the next appends.
     flush: Option<FlushJob>,
     /// None if nothing was written.
     log_end: Option<i64>,
