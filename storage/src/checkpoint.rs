@@ -123,6 +123,10 @@ pub(crate) fn parse_rows<'a>(
         .next()
         .and_then(|line| line.trim().parse().ok())
         .ok_or_else(|| LogError::malformed(path, "the file does not say how many rows it has"))?;
+    // A number that a power cut has shortened is a number, too.
+    if !text.ends_with('\n') {
+        return Err(LogError::malformed(path, "the file's last row is cut"));
+    }
     let rows = lines.filter(|line| !line.trim().is_empty());
     if rows.clone().count() != count {
         return Err(LogError::malformed(path, "the file has not as many rows as it says"));

@@ -55,14 +55,17 @@ pub(crate) fn load(
     opening: Opening,
 ) -> Result<(Loaded, OpenReport), LogError> {
     let mut report = OpenReport::default();
-    let listing = Listing::read(files.as_ref(), dir)?;
+    let mut listing = Listing::read(files.as_ref(), dir)?;
+    if !opening.clean && !opening.same_boot {
+        listing.drop_unflushed_snapshots(files.as_ref(), dir, opening.recovery_point)?;
+    }
     note_topic_id(files.as_ref(), dir, topic_id, &mut report)?;
-    let (epochs, known) = match Epochs::read(files.as_ref(), dir) {
-        Ok(Some(epochs)) => (epochs, true),
-        Ok(None) => (Epochs::empty(dir), false),
+    let (epochs, known, broken) = match Epochs::read(files.as_ref(), dir) {
+        Ok(Some(epochs)) => (epochs, true, false),
+        Ok(None) => (Epochs::empty(dir), false, false),
         Err(error) if error.kind() == LogErrorKind::Malformed => {
             report.warn(dir, format!("leader epochs are read from the batches: {error}"));
-            (Epochs::empty(dir), false)
+            (Epochs::empty(dir), false, true)
         }
         Err(error) => return Err(error),
     };
@@ -93,7 +96,7 @@ pub(crate) fn load(
     }
     loader.epochs.truncate_end(log_end);
     loader.epochs.truncate_start(log_start);
-    if *loader.epochs.entries() != before {
+    if broken || *loader.epochs.entries() != before {
         loader.epochs.write(files.as_ref())?;
         loader.changed = true;
     }
@@ -152,7 +155,9 @@ impl Loader<'_> {
         let first_checked = if self.opening.clean {
             bases.len()
         } else {
-            let below = bases.partition_point(|&base| base <= self.opening.recovery_point);
+            // The segment that ends where the last flush did is checked too: it may have been
+            // sealed after that flush, and its indexes and epochs flushed by none.
+            let below = bases.partition_point(|&base| base < self.opening.recovery_point);
             below.saturating_sub(1)
         };
         let mut sealed = Vec::with_capacity(before.len());
@@ -165,6 +170,10 @@ impl Loader<'_> {
                 continue;
             }
             match self.check(base, expected, later)? {
+                Checked::Whole { active, end } if self.lost_its_end(end, later) => {
+                    self.cut_after(&active, end, later)?;
+                    return Ok((sealed, active, end));
+                }
                 Checked::Whole { mut active, end } => {
                     active.complete_indexes(self.files.as_ref())?;
                     sealed.push(Arc::new(active.to_sealed(self.files, self.dir)));

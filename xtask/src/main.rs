@@ -8,6 +8,7 @@ mod ci;
 mod codegen;
 mod demo;
 mod dist;
+mod gallery;
 mod interop;
 mod outcome;
 mod parts;
@@ -30,7 +31,8 @@ usage: cargo xtask COMMAND
   check                 format, lints, tidy, docs, generated files
   tidy                  the tree's own rules: imports, sizes, names
   test [PART]           all tests, or those of one part: rust, python, node, c,
-                        quickstart, demo
+                        quickstart, demo, gallery (builds with a rule left out each,
+                        which a test must notice)
   codegen [--check]     writes the generated files; --check only compares
   dist python|node|c    what a user installs, under target/dist
   interop smoke         kcat and confluent-kafka on our broker, our client on Apache

@@ -9,7 +9,7 @@ use crate::process::{Finished, Run};
 use crate::results;
 use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON, VALGRIND};
 use crate::workspace::{Workspace, copy_dir, files_ending, write};
-use crate::{demo, dist, quickstart};
+use crate::{demo, dist, gallery, quickstart};
 
 /// Valgrind makes a program some thirty times slower.
 const VALGRIND_LIMIT: Duration = Duration::from_mins(10);
@@ -24,6 +24,7 @@ const PARTS: &[(&str, Part)] = &[
     ("c", c),
     ("quickstart", |workspace| Ok(quickstart::run(workspace))),
     ("demo", demo::test),
+    ("gallery", gallery::run),
 ];
 
 /// Runs one part, or all.

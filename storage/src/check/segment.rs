@@ -11,7 +11,7 @@ use crate::epochs::{EpochEntry, Epochs, epoch_of};
 use crate::files::{File, Files, OpenMode};
 use crate::folder::{INDEX, LOG, TIME_INDEX, file_name};
 use crate::index::{Entry, OffsetEntry, TimeEntry, read_entries};
-use crate::walk::{Located, Next, WalkError, next_good, verify};
+use crate::walk::{Located, Next, WalkError, good_at, next_good, verify};
 
 /// A batch is decompressed to at most this to look at its records.
 const DECOMPRESSED_MAX: usize = 256 << 20;
@@ -45,6 +45,9 @@ struct Hole {
 /// What an index is held against.
 struct Seen {
     position: u64,
+    /// Least offset that it could begin with.
+    expected: i64,
+    records: u64,
     base_offset: i64,
     last_offset: i64,
     max_timestamp: i64,
@@ -99,9 +102,10 @@ impl<'a> LogWalk<'a> {
             let Self { expected, check, epochs, known, .. } = self;
             let each = |located: &Located, batch: &Batch<'_>| {
                 let header = &located.header;
+                let records = u64::try_from(header.records_count).unwrap_or(0);
                 check.batches += 1;
-                check.records += u64::try_from(header.records_count).unwrap_or(0);
-                *expected = header.next_offset();
+                check.records += records;
+                let before = std::mem::replace(expected, header.next_offset());
                 if header.base_offset >= known.log_start
                     && let Some(epochs) = epochs
                     && epoch_of(epochs, header.base_offset) != Some(header.partition_leader_epoch)
@@ -117,6 +121,8 @@ impl<'a> LogWalk<'a> {
                 }
                 seen.push(Seen {
                     position: located.position,
+                    expected: before,
+                    records,
                     base_offset: header.base_offset,
                     last_offset: header.last_offset(),
                     max_timestamp: header.max_timestamp,
@@ -129,6 +135,11 @@ impl<'a> LogWalk<'a> {
                 Err(WalkError::Io(error)) => return Err(error),
                 Err(WalkError::Bad { position, what, .. }) => (position, what),
             };
+            if let Some(jumped) = seen.pop_if(|last| jumps(last, file, position, size)) {
+                self.take_back(path, base, &jumped);
+                at = position;
+                continue;
+            }
             let offset = self.expected;
             let next = match next_good(file, (position, size), (base, offset))? {
                 Next::Good(next) => Some(next),
@@ -152,6 +163,25 @@ impl<'a> LogWalk<'a> {
         }
         self.note_wrong_epoch(wrong_epoch);
         Ok(seen)
+    }
+
+    /// A batch that was taken for good has an offset that cannot be.
+    fn take_back(&mut self, path: &Path, base: i64, jumped: &Seen) {
+        self.check.batches -= 1;
+        self.check.records -= jumped.records;
+        self.expected = jumped.expected;
+        let what =
+            format!("its offset {}, which no checksum covers, cannot be", jumped.base_offset);
+        self.holes.push(Hole {
+            path: path.to_owned(),
+            base,
+            position: jumped.position,
+            len: jumped.end - jumped.position,
+            offset: jumped.expected,
+            what,
+            batches_before: self.check.batches,
+            next_offset: None,
+        });
     }
 
     fn note_wrong_epoch(&mut self, wrong: Option<(i64, i32)>) {
@@ -299,6 +329,16 @@ impl<'a> LogWalk<'a> {
         self.check.log_end = self.expected;
         self.check
     }
+}
+
+/// Whether a batch goes so far ahead that the good one after it, at `position`, could not follow.
+///
+/// An offset is not under its batch's checksum.
+fn jumps(last: &Seen, file: &dyn File, position: u64, size: u64) -> bool {
+    last.end == position
+        && last.base_offset > last.expected
+        && good_at(file, position, size, last.expected)
+            .is_ok_and(|next| next.is_some_and(|next| next.header.base_offset < last.base_offset))
 }
 
 /// What is wrong with a batch's records, whose checksum is right: so their producer sent them.

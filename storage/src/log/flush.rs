@@ -83,10 +83,13 @@ impl Log {
         self.writable()?;
         let first =
             segment_of(&self.segments, |segment| segment.base, self.recovery_point).unwrap_or(0);
+        // What was sealed since: also the segment that ended where the last flush did.
+        let sealed = self.segments.partition_point(|segment| segment.base < self.recovery_point);
+        let sealed = sealed.saturating_sub(1);
         // After a crash the batches tell the epochs that begin in the recovery point's segment and
         // later. Only for those before it the file must be right, so a flush of the active segment
         // alone can do without.
-        let seals = first + 1 < self.segments.len();
+        let seals = sealed + 1 < self.segments.len();
         let mut job = FlushJob {
             files: Arc::clone(&self.files),
             dir: self.dir.clone(),
@@ -104,7 +107,7 @@ impl Log {
             job.data.push((self.dir.join(file_name(segment.base, LOG)), Arc::clone(&segment.file)));
         }
         // Indexes of the active segment are rebuilt after a crash, so they need no flush.
-        for pair in self.segments.windows(2).skip(first) {
+        for pair in self.segments.windows(2).skip(sealed) {
             if let [sealed, next] = pair {
                 let named = |base, kind| self.dir.join(file_name(base, kind));
                 job.beside.push(named(sealed.base, INDEX));

@@ -105,8 +105,13 @@ impl Loader<'_> {
         later: &[i64],
     ) -> Result<bool, LogError> {
         let io = |error| LogError::io(&segment.path, "cannot read", error);
-        let range = (fault.position, size);
-        match next_good(segment.file.as_ref(), range, (segment.base, fault.offset)).map_err(io)? {
+        let (file, base) = (segment.file.as_ref(), segment.base);
+        // A good batch whose offset comes too early: then it is the one before that is not what it
+        // was, since no checksum covers an offset.
+        if good_at(file, fault.position, size, base).map_err(io)?.is_some() {
+            return Ok(true);
+        }
+        match next_good(file, (fault.position, size), (base, base)).map_err(io)? {
             Next::Nothing => {}
             // Not knowing is no reason to throw away.
             Next::Good(_) | Next::GaveUp => return Ok(true),
@@ -114,11 +119,33 @@ impl Loader<'_> {
         for &base in later {
             let file = self.open(base)?;
             let size = self.listing.log_len(base);
-            if good_at(file.as_ref(), 0, size, fault.offset).map_err(io)?.is_some() {
+            if good_at(file.as_ref(), 0, size, base).map_err(io)?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether a power cut has taken the last batches of a segment that others follow.
+    ///
+    /// Whoever wrote the next segment began it where this one ended; gaps at such a place come from
+    /// compaction or a repair, and these flush what they leave. The next segment goes too: a log is
+    /// a front part of what was appended, never one with a hole.
+    pub(super) fn lost_its_end(&self, end: i64, later: &[i64]) -> bool {
+        let unflushed = !self.opening.same_boot && end >= self.opening.recovery_point;
+        unflushed && later.first().is_some_and(|&next| next > end)
+    }
+
+    /// Removes the segments `later`: the log ends with this one.
+    pub(super) fn cut_after(
+        &mut self,
+        active: &ActiveSegment,
+        end: i64,
+        later: &[i64],
+    ) -> Result<(), LogError> {
+        let what = "the batches before the next segment are lost".to_owned();
+        let fault = Fault { position: active.size(), offset: end, what };
+        self.cut(active, &fault, active.size(), later)
     }
 
     fn cut(

@@ -87,6 +87,21 @@ impl Listing {
         Ok(())
     }
 
+    /// Removes snapshots that are not below the recovery point: after a power cut they may be those
+    /// of batches that were truncated since. The batches tell all that they did.
+    pub(super) fn drop_unflushed_snapshots(
+        &mut self,
+        files: &dyn Files,
+        dir: &Path,
+        recovery_point: i64,
+    ) -> Result<(), LogError> {
+        self.snapshots.sort_unstable();
+        while let Some(unflushed) = self.snapshots.pop_if(|offset| *offset >= recovery_point) {
+            remove_snapshot(files, dir, unflushed)?;
+        }
+        Ok(())
+    }
+
     /// Base offsets of the segments, rising.
     pub(super) fn bases(&self) -> Vec<i64> {
         self.logs.keys().copied().collect()
