@@ -393,6 +393,11 @@ impl Writer {
         self.i8(if present { 1 } else { -1 });
     }
 
+    /// The marker of a nullable struct in a tagged field.
+    pub fn presence_in_tag(&mut self, present: bool) {
+        self.uvarint(u32::from(present));
+    }
+
     /// One tagged field: its tag, its size, and what `body` writes.
     ///
     /// The count of tagged fields comes first, and is the caller's to write.

@@ -38,6 +38,9 @@ usage: cargo xtask COMMAND
   interop smoke         kcat and confluent-kafka on our broker, our client on Apache
                         Kafka; or one of them: kcat, confluent, kafka
   interop spec          our definitions of messages against those in Kafka's jars
+  interop vectors [--check]
+                        samples of all messages by Kafka's own classes, written to
+                        conformance/vectors; --check only compares
   demo [--keep DIR] [--tamper drop|dup|swap]
                         a year of flights through the embedded broker, in all
                         four languages, and what must hold at the end
@@ -74,6 +77,12 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         ["check"] => check::run(&workspace, &mut report),
         ["test"] => parts::run(&workspace, &mut report, None)?,
         ["test", part] => parts::run(&workspace, &mut report, Some(part))?,
+        ["interop", "vectors"] => {
+            report.tests("interop vectors", || interop::renew_vectors(&workspace));
+        }
+        ["interop", "vectors", "--check"] => {
+            interop::run(&workspace, &mut report, "vectors")?;
+        }
         ["interop", name] => interop::run(&workspace, &mut report, name)?,
         _ => return Err(USAGE.into()),
     }

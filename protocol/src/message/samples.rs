@@ -163,7 +163,7 @@ pub(super) use every_message;
 impl Sample for AbortTransactionRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.reason = if n.flip() { None } else { Some(n.string()) };
+        sample.reason = n.field("Reason", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -171,14 +171,14 @@ impl Sample for AbortTransactionRecord<'static> {
 impl Sample for AccessControlEntryRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.id = n.uuid();
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
-        sample.pattern_type = n.int8();
-        sample.principal = n.string();
-        sample.host = n.string();
-        sample.operation = n.int8();
-        sample.permission_type = n.int8();
+        sample.id = n.field("Id", Numbers::uuid);
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
+        sample.pattern_type = n.field("PatternType", Numbers::int8);
+        sample.principal = n.field("Principal", Numbers::string);
+        sample.host = n.field("Host", Numbers::string);
+        sample.operation = n.field("Operation", Numbers::int8);
+        sample.permission_type = n.field("PermissionType", Numbers::int8);
         sample
     }
 }
@@ -186,8 +186,8 @@ impl Sample for AccessControlEntryRecord<'static> {
 impl Sample for AlterConfigsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resources = n.array(|n| Sample::sample(version, n));
-        sample.validate_only = n.flip();
+        sample.resources = n.field("Resources", |n| n.array(|n| Sample::sample(version, n)));
+        sample.validate_only = n.field("ValidateOnly", Numbers::flip);
         sample
     }
 }
@@ -195,9 +195,9 @@ impl Sample for AlterConfigsRequest<'static> {
 impl Sample for alter_configs_request::AlterConfigsResource<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
-        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
+        sample.configs = n.field("Configs", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -205,8 +205,8 @@ impl Sample for alter_configs_request::AlterConfigsResource<'static> {
 impl Sample for alter_configs_request::AlterableConfig<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample.name = n.field("Name", Numbers::string);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -214,8 +214,8 @@ impl Sample for alter_configs_request::AlterableConfig<'static> {
 impl Sample for AlterConfigsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.responses = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.responses = n.field("Responses", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -223,10 +223,11 @@ impl Sample for AlterConfigsResponse<'static> {
 impl Sample for alter_configs_response::AlterConfigsResourceResponse<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
         sample
     }
 }
@@ -235,16 +236,17 @@ impl Sample for ApiVersionsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
-            sample.client_software_name = n.string();
+            sample.client_software_name = n.field("ClientSoftwareName", Numbers::string);
         }
         if version >= 3 {
-            sample.client_software_version = n.string();
+            sample.client_software_version = n.field("ClientSoftwareVersion", Numbers::string);
         }
         if version >= 5 {
-            sample.cluster_id = if n.flip() { None } else { Some(n.string()) };
+            sample.cluster_id =
+                n.field("ClusterId", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 5 {
-            sample.node_id = n.int32();
+            sample.node_id = n.field("NodeId", Numbers::int32);
         }
         sample
     }
@@ -253,22 +255,24 @@ impl Sample for ApiVersionsRequest<'static> {
 impl Sample for ApiVersionsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.api_keys = n.array(|n| Sample::sample(version, n));
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.api_keys = n.field("ApiKeys", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
         if version >= 3 {
-            sample.supported_features = n.array(|n| Sample::sample(version, n));
+            sample.supported_features =
+                n.field("SupportedFeatures", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version >= 3 {
-            sample.finalized_features_epoch = n.int64();
+            sample.finalized_features_epoch = n.field("FinalizedFeaturesEpoch", Numbers::int64);
         }
         if version >= 3 {
-            sample.finalized_features = n.array(|n| Sample::sample(version, n));
+            sample.finalized_features =
+                n.field("FinalizedFeatures", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version >= 3 {
-            sample.zk_migration_ready = n.flip();
+            sample.zk_migration_ready = n.field("ZkMigrationReady", Numbers::flip);
         }
         sample
     }
@@ -277,9 +281,9 @@ impl Sample for ApiVersionsResponse<'static> {
 impl Sample for api_versions_response::ApiVersion {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.api_key = n.int16();
-        sample.min_version = n.int16();
-        sample.max_version = n.int16();
+        sample.api_key = n.field("ApiKey", Numbers::int16);
+        sample.min_version = n.field("MinVersion", Numbers::int16);
+        sample.max_version = n.field("MaxVersion", Numbers::int16);
         sample
     }
 }
@@ -287,9 +291,9 @@ impl Sample for api_versions_response::ApiVersion {
 impl Sample for api_versions_response::SupportedFeatureKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.min_version = n.int16();
-        sample.max_version = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.min_version = n.field("MinVersion", Numbers::int16);
+        sample.max_version = n.field("MaxVersion", Numbers::int16);
         sample
     }
 }
@@ -297,9 +301,9 @@ impl Sample for api_versions_response::SupportedFeatureKey<'static> {
 impl Sample for api_versions_response::FinalizedFeatureKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.max_version_level = n.int16();
-        sample.min_version_level = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.max_version_level = n.field("MaxVersionLevel", Numbers::int16);
+        sample.min_version_level = n.field("MinVersionLevel", Numbers::int16);
         sample
     }
 }
@@ -307,7 +311,7 @@ impl Sample for api_versions_response::FinalizedFeatureKey<'static> {
 impl Sample for BeginTransactionRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = if n.flip() { None } else { Some(n.string()) };
+        sample.name = n.field("Name", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -315,17 +319,19 @@ impl Sample for BeginTransactionRecord<'static> {
 impl Sample for BrokerRegistrationChangeRecord {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.broker_id = n.int32();
-        sample.broker_epoch = n.int64();
-        sample.fenced = n.int8();
+        sample.broker_id = n.field("BrokerId", Numbers::int32);
+        sample.broker_epoch = n.field("BrokerEpoch", Numbers::int64);
+        sample.fenced = n.field("Fenced", Numbers::int8);
         if version >= 1 {
-            sample.in_controlled_shutdown = n.int8();
+            sample.in_controlled_shutdown = n.field("InControlledShutdown", Numbers::int8);
         }
         if version >= 2 {
-            sample.log_dirs = n.array(Numbers::uuid);
+            sample.log_dirs = n.field("LogDirs", |n| n.array(Numbers::uuid));
         }
         if version >= 3 {
-            sample.cordoned_log_dirs = if n.flip() { None } else { Some(n.array(Numbers::uuid)) };
+            sample.cordoned_log_dirs = n.field("CordonedLogDirs", |n| {
+                if n.null() { None } else { Some(n.array(Numbers::uuid)) }
+            });
         }
         sample
     }
@@ -334,7 +340,7 @@ impl Sample for BrokerRegistrationChangeRecord {
 impl Sample for ClearElrRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_name = n.string();
+        sample.topic_name = n.field("TopicName", Numbers::string);
         sample
     }
 }
@@ -342,10 +348,10 @@ impl Sample for ClearElrRecord<'static> {
 impl Sample for ClientQuotaRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.entity = n.array(|n| Sample::sample(version, n));
-        sample.key = n.string();
-        sample.value = f64::from(n.int32());
-        sample.remove = n.flip();
+        sample.entity = n.field("Entity", |n| n.array(|n| Sample::sample(version, n)));
+        sample.key = n.field("Key", Numbers::string);
+        sample.value = n.field("Value", |n| f64::from(n.int32()));
+        sample.remove = n.field("Remove", Numbers::flip);
         sample
     }
 }
@@ -353,8 +359,9 @@ impl Sample for ClientQuotaRecord<'static> {
 impl Sample for client_quota_record::EntityData<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.entity_type = n.string();
-        sample.entity_name = if n.flip() { None } else { Some(n.string()) };
+        sample.entity_type = n.field("EntityType", Numbers::string);
+        sample.entity_name =
+            n.field("EntityName", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -362,10 +369,10 @@ impl Sample for client_quota_record::EntityData<'static> {
 impl Sample for ConfigRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
-        sample.name = n.string();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
+        sample.name = n.field("Name", Numbers::string);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -373,8 +380,8 @@ impl Sample for ConfigRecord<'static> {
 impl Sample for ConsumerGroupCurrentMemberAssignmentKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -382,11 +389,13 @@ impl Sample for ConsumerGroupCurrentMemberAssignmentKey<'static> {
 impl Sample for ConsumerGroupCurrentMemberAssignmentValue {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_epoch = n.int32();
-        sample.previous_member_epoch = n.int32();
-        sample.state = n.int8();
-        sample.assigned_partitions = n.array(|n| Sample::sample(version, n));
-        sample.partitions_pending_revocation = n.array(|n| Sample::sample(version, n));
+        sample.member_epoch = n.field("MemberEpoch", Numbers::int32);
+        sample.previous_member_epoch = n.field("PreviousMemberEpoch", Numbers::int32);
+        sample.state = n.field("State", Numbers::int8);
+        sample.assigned_partitions =
+            n.field("AssignedPartitions", |n| n.array(|n| Sample::sample(version, n)));
+        sample.partitions_pending_revocation =
+            n.field("PartitionsPendingRevocation", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -394,9 +403,11 @@ impl Sample for ConsumerGroupCurrentMemberAssignmentValue {
 impl Sample for consumer_group_current_member_assignment_value::TopicPartitions {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.partitions = n.array(Numbers::int32);
-        sample.assignment_epochs = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
+        sample.assignment_epochs = n.field("AssignmentEpochs", |n| {
+            if n.null() { None } else { Some(n.array(Numbers::int32)) }
+        });
         sample
     }
 }
@@ -404,8 +415,8 @@ impl Sample for consumer_group_current_member_assignment_value::TopicPartitions 
 impl Sample for ConsumerGroupMemberMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -413,16 +424,21 @@ impl Sample for ConsumerGroupMemberMetadataKey<'static> {
 impl Sample for ConsumerGroupMemberMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.instance_id = if n.flip() { None } else { Some(n.string()) };
-        sample.rack_id = if n.flip() { None } else { Some(n.string()) };
-        sample.client_id = n.string();
-        sample.client_host = n.string();
-        sample.subscribed_topic_names = n.array(Numbers::string);
-        sample.subscribed_topic_regex = if n.flip() { None } else { Some(n.string()) };
-        sample.rebalance_timeout_ms = n.int32();
-        sample.server_assignor = if n.flip() { None } else { Some(n.string()) };
-        sample.classic_member_metadata =
-            if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample.instance_id =
+            n.field("InstanceId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.rack_id = n.field("RackId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.client_id = n.field("ClientId", Numbers::string);
+        sample.client_host = n.field("ClientHost", Numbers::string);
+        sample.subscribed_topic_names =
+            n.field("SubscribedTopicNames", |n| n.array(Numbers::string));
+        sample.subscribed_topic_regex =
+            n.field("SubscribedTopicRegex", |n| if n.null() { None } else { Some(n.string()) });
+        sample.rebalance_timeout_ms = n.field("RebalanceTimeoutMs", Numbers::int32);
+        sample.server_assignor =
+            n.field("ServerAssignor", |n| if n.null() { None } else { Some(n.string()) });
+        sample.classic_member_metadata = n.field("ClassicMemberMetadata", |n| {
+            if n.null() { None } else { Some(Sample::sample(version, n)) }
+        });
         sample
     }
 }
@@ -430,8 +446,9 @@ impl Sample for ConsumerGroupMemberMetadataValue<'static> {
 impl Sample for consumer_group_member_metadata_value::ClassicMemberMetadata<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.session_timeout_ms = n.int32();
-        sample.supported_protocols = n.array(|n| Sample::sample(version, n));
+        sample.session_timeout_ms = n.field("SessionTimeoutMs", Numbers::int32);
+        sample.supported_protocols =
+            n.field("SupportedProtocols", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -439,8 +456,8 @@ impl Sample for consumer_group_member_metadata_value::ClassicMemberMetadata<'sta
 impl Sample for consumer_group_member_metadata_value::ClassicProtocol<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.metadata = n.bytes();
+        sample.name = n.field("Name", Numbers::string);
+        sample.metadata = n.field("Metadata", Numbers::bytes);
         sample
     }
 }
@@ -448,7 +465,7 @@ impl Sample for consumer_group_member_metadata_value::ClassicProtocol<'static> {
 impl Sample for ConsumerGroupMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -456,8 +473,8 @@ impl Sample for ConsumerGroupMetadataKey<'static> {
 impl Sample for ConsumerGroupMetadataValue {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.epoch = n.int32();
-        sample.metadata_hash = n.int64();
+        sample.epoch = n.field("Epoch", Numbers::int32);
+        sample.metadata_hash = n.field("MetadataHash", Numbers::int64);
         sample
     }
 }
@@ -465,7 +482,7 @@ impl Sample for ConsumerGroupMetadataValue {
 impl Sample for ConsumerGroupPartitionMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -473,7 +490,7 @@ impl Sample for ConsumerGroupPartitionMetadataKey<'static> {
 impl Sample for ConsumerGroupPartitionMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -481,10 +498,11 @@ impl Sample for ConsumerGroupPartitionMetadataValue<'static> {
 impl Sample for consumer_group_partition_metadata_value::TopicMetadata<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.topic_name = n.string();
-        sample.num_partitions = n.int32();
-        sample.partition_metadata = n.array(|n| Sample::sample(version, n));
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.topic_name = n.field("TopicName", Numbers::string);
+        sample.num_partitions = n.field("NumPartitions", Numbers::int32);
+        sample.partition_metadata =
+            n.field("PartitionMetadata", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -492,8 +510,8 @@ impl Sample for consumer_group_partition_metadata_value::TopicMetadata<'static> 
 impl Sample for consumer_group_partition_metadata_value::PartitionMetadata<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition = n.int32();
-        sample.racks = n.array(Numbers::string);
+        sample.partition = n.field("Partition", Numbers::int32);
+        sample.racks = n.field("Racks", |n| n.array(Numbers::string));
         sample
     }
 }
@@ -501,8 +519,8 @@ impl Sample for consumer_group_partition_metadata_value::PartitionMetadata<'stat
 impl Sample for ConsumerGroupRegularExpressionKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.regular_expression = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.regular_expression = n.field("RegularExpression", Numbers::string);
         sample
     }
 }
@@ -510,9 +528,9 @@ impl Sample for ConsumerGroupRegularExpressionKey<'static> {
 impl Sample for ConsumerGroupRegularExpressionValue<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(Numbers::string);
-        sample.version = n.int64();
-        sample.timestamp = n.int64();
+        sample.topics = n.field("Topics", |n| n.array(Numbers::string));
+        sample.version = n.field("Version", Numbers::int64);
+        sample.timestamp = n.field("Timestamp", Numbers::int64);
         sample
     }
 }
@@ -520,8 +538,8 @@ impl Sample for ConsumerGroupRegularExpressionValue<'static> {
 impl Sample for ConsumerGroupTargetAssignmentMemberKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -529,7 +547,8 @@ impl Sample for ConsumerGroupTargetAssignmentMemberKey<'static> {
 impl Sample for ConsumerGroupTargetAssignmentMemberValue {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_partitions = n.array(|n| Sample::sample(version, n));
+        sample.topic_partitions =
+            n.field("TopicPartitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -537,8 +556,8 @@ impl Sample for ConsumerGroupTargetAssignmentMemberValue {
 impl Sample for consumer_group_target_assignment_member_value::TopicPartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -546,7 +565,7 @@ impl Sample for consumer_group_target_assignment_member_value::TopicPartition {
 impl Sample for ConsumerGroupTargetAssignmentMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -554,8 +573,8 @@ impl Sample for ConsumerGroupTargetAssignmentMetadataKey<'static> {
 impl Sample for ConsumerGroupTargetAssignmentMetadataValue {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.assignment_epoch = n.int32();
-        sample.assignment_timestamp = n.int64();
+        sample.assignment_epoch = n.field("AssignmentEpoch", Numbers::int32);
+        sample.assignment_timestamp = n.field("AssignmentTimestamp", Numbers::int64);
         sample
     }
 }
@@ -563,8 +582,9 @@ impl Sample for ConsumerGroupTargetAssignmentMetadataValue {
 impl Sample for ConsumerProtocolAssignment<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.assigned_partitions = n.array(|n| Sample::sample(version, n));
-        sample.user_data = if n.flip() { None } else { Some(n.bytes()) };
+        sample.assigned_partitions =
+            n.field("AssignedPartitions", |n| n.array(|n| Sample::sample(version, n)));
+        sample.user_data = n.field("UserData", |n| if n.null() { None } else { Some(n.bytes()) });
         sample
     }
 }
@@ -572,8 +592,8 @@ impl Sample for ConsumerProtocolAssignment<'static> {
 impl Sample for consumer_protocol_assignment::TopicPartition<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic = n.string();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -581,16 +601,17 @@ impl Sample for consumer_protocol_assignment::TopicPartition<'static> {
 impl Sample for ConsumerProtocolSubscription<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(Numbers::string);
-        sample.user_data = if n.flip() { None } else { Some(n.bytes()) };
+        sample.topics = n.field("Topics", |n| n.array(Numbers::string));
+        sample.user_data = n.field("UserData", |n| if n.null() { None } else { Some(n.bytes()) });
         if version >= 1 {
-            sample.owned_partitions = n.array(|n| Sample::sample(version, n));
+            sample.owned_partitions =
+                n.field("OwnedPartitions", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version >= 2 {
-            sample.generation_id = n.int32();
+            sample.generation_id = n.field("GenerationId", Numbers::int32);
         }
         if version >= 3 {
-            sample.rack_id = if n.flip() { None } else { Some(n.string()) };
+            sample.rack_id = n.field("RackId", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -599,8 +620,8 @@ impl Sample for ConsumerProtocolSubscription<'static> {
 impl Sample for consumer_protocol_subscription::TopicPartition<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic = n.string();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -608,9 +629,9 @@ impl Sample for consumer_protocol_subscription::TopicPartition<'static> {
 impl Sample for CreatePartitionsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.timeout_ms = n.int32();
-        sample.validate_only = n.flip();
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.timeout_ms = n.field("TimeoutMs", Numbers::int32);
+        sample.validate_only = n.field("ValidateOnly", Numbers::flip);
         sample
     }
 }
@@ -618,10 +639,11 @@ impl Sample for CreatePartitionsRequest<'static> {
 impl Sample for create_partitions_request::CreatePartitionsTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.count = n.int32();
-        sample.assignments =
-            if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample.name = n.field("Name", Numbers::string);
+        sample.count = n.field("Count", Numbers::int32);
+        sample.assignments = n.field("Assignments", |n| {
+            if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+        });
         sample
     }
 }
@@ -629,7 +651,7 @@ impl Sample for create_partitions_request::CreatePartitionsTopic<'static> {
 impl Sample for create_partitions_request::CreatePartitionsAssignment {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.broker_ids = n.array(Numbers::int32);
+        sample.broker_ids = n.field("BrokerIds", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -637,8 +659,8 @@ impl Sample for create_partitions_request::CreatePartitionsAssignment {
 impl Sample for CreatePartitionsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.results = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.results = n.field("Results", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -646,9 +668,10 @@ impl Sample for CreatePartitionsResponse<'static> {
 impl Sample for create_partitions_response::CreatePartitionsTopicResult<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.name = n.field("Name", Numbers::string);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -656,9 +679,9 @@ impl Sample for create_partitions_response::CreatePartitionsTopicResult<'static>
 impl Sample for CreateTopicsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.timeout_ms = n.int32();
-        sample.validate_only = n.flip();
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.timeout_ms = n.field("TimeoutMs", Numbers::int32);
+        sample.validate_only = n.field("ValidateOnly", Numbers::flip);
         sample
     }
 }
@@ -666,11 +689,11 @@ impl Sample for CreateTopicsRequest<'static> {
 impl Sample for create_topics_request::CreatableTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.num_partitions = n.int32();
-        sample.replication_factor = n.int16();
-        sample.assignments = n.array(|n| Sample::sample(version, n));
-        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.num_partitions = n.field("NumPartitions", Numbers::int32);
+        sample.replication_factor = n.field("ReplicationFactor", Numbers::int16);
+        sample.assignments = n.field("Assignments", |n| n.array(|n| Sample::sample(version, n)));
+        sample.configs = n.field("Configs", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -678,8 +701,8 @@ impl Sample for create_topics_request::CreatableTopic<'static> {
 impl Sample for create_topics_request::CreatableReplicaAssignment {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.broker_ids = n.array(Numbers::int32);
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.broker_ids = n.field("BrokerIds", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -687,8 +710,8 @@ impl Sample for create_topics_request::CreatableReplicaAssignment {
 impl Sample for create_topics_request::CreatableTopicConfig<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample.name = n.field("Name", Numbers::string);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -696,8 +719,8 @@ impl Sample for create_topics_request::CreatableTopicConfig<'static> {
 impl Sample for CreateTopicsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -705,24 +728,27 @@ impl Sample for CreateTopicsResponse<'static> {
 impl Sample for create_topics_response::CreatableTopicResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
+        sample.name = n.field("Name", Numbers::string);
         if version >= 7 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         if version >= 5 {
-            sample.topic_config_error_code = ErrorCode(n.int16());
-        }
-        if version >= 5 {
-            sample.num_partitions = n.int32();
-        }
-        if version >= 5 {
-            sample.replication_factor = n.int16();
+            sample.topic_config_error_code =
+                n.field("TopicConfigErrorCode", |n| ErrorCode(n.int16()));
         }
         if version >= 5 {
-            sample.configs =
-                if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+            sample.num_partitions = n.field("NumPartitions", Numbers::int32);
+        }
+        if version >= 5 {
+            sample.replication_factor = n.field("ReplicationFactor", Numbers::int16);
+        }
+        if version >= 5 {
+            sample.configs = n.field("Configs", |n| {
+                if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+            });
         }
         sample
     }
@@ -731,11 +757,11 @@ impl Sample for create_topics_response::CreatableTopicResult<'static> {
 impl Sample for create_topics_response::CreatableTopicConfigs<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
-        sample.read_only = n.flip();
-        sample.config_source = n.int8();
-        sample.is_sensitive = n.flip();
+        sample.name = n.field("Name", Numbers::string);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
+        sample.read_only = n.field("ReadOnly", Numbers::flip);
+        sample.config_source = n.field("ConfigSource", Numbers::int8);
+        sample.is_sensitive = n.field("IsSensitive", Numbers::flip);
         sample
     }
 }
@@ -743,13 +769,13 @@ impl Sample for create_topics_response::CreatableTopicConfigs<'static> {
 impl Sample for DelegationTokenRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.owner = n.string();
-        sample.requester = n.string();
-        sample.renewers = n.array(Numbers::string);
-        sample.issue_timestamp = n.int64();
-        sample.max_timestamp = n.int64();
-        sample.expiration_timestamp = n.int64();
-        sample.token_id = n.string();
+        sample.owner = n.field("Owner", Numbers::string);
+        sample.requester = n.field("Requester", Numbers::string);
+        sample.renewers = n.field("Renewers", |n| n.array(Numbers::string));
+        sample.issue_timestamp = n.field("IssueTimestamp", Numbers::int64);
+        sample.max_timestamp = n.field("MaxTimestamp", Numbers::int64);
+        sample.expiration_timestamp = n.field("ExpirationTimestamp", Numbers::int64);
+        sample.token_id = n.field("TokenId", Numbers::string);
         sample
     }
 }
@@ -757,7 +783,7 @@ impl Sample for DelegationTokenRecord<'static> {
 impl Sample for DeleteGroupsRequest<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.groups_names = n.array(Numbers::string);
+        sample.groups_names = n.field("GroupsNames", |n| n.array(Numbers::string));
         sample
     }
 }
@@ -765,8 +791,8 @@ impl Sample for DeleteGroupsRequest<'static> {
 impl Sample for DeleteGroupsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.results = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.results = n.field("Results", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -774,10 +800,11 @@ impl Sample for DeleteGroupsResponse<'static> {
 impl Sample for delete_groups_response::DeletableGroupResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.error_code = ErrorCode(n.int16());
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         if version >= 3 {
-            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+            sample.error_message =
+                n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -786,8 +813,8 @@ impl Sample for delete_groups_response::DeletableGroupResult<'static> {
 impl Sample for DeleteRecordsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.timeout_ms = n.int32();
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.timeout_ms = n.field("TimeoutMs", Numbers::int32);
         sample
     }
 }
@@ -795,8 +822,8 @@ impl Sample for DeleteRecordsRequest<'static> {
 impl Sample for delete_records_request::DeleteRecordsTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -804,8 +831,8 @@ impl Sample for delete_records_request::DeleteRecordsTopic<'static> {
 impl Sample for delete_records_request::DeleteRecordsPartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.offset = n.int64();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.offset = n.field("Offset", Numbers::int64);
         sample
     }
 }
@@ -813,8 +840,8 @@ impl Sample for delete_records_request::DeleteRecordsPartition {
 impl Sample for DeleteRecordsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -822,8 +849,8 @@ impl Sample for DeleteRecordsResponse<'static> {
 impl Sample for delete_records_response::DeleteRecordsTopicResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -831,9 +858,9 @@ impl Sample for delete_records_response::DeleteRecordsTopicResult<'static> {
 impl Sample for delete_records_response::DeleteRecordsPartitionResult {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.low_watermark = n.int64();
-        sample.error_code = ErrorCode(n.int16());
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.low_watermark = n.field("LowWatermark", Numbers::int64);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -842,12 +869,12 @@ impl Sample for DeleteTopicsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 6 {
-            sample.topics = n.array(|n| Sample::sample(version, n));
+            sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version <= 5 {
-            sample.topic_names = n.array(Numbers::string);
+            sample.topic_names = n.field("TopicNames", |n| n.array(Numbers::string));
         }
-        sample.timeout_ms = n.int32();
+        sample.timeout_ms = n.field("TimeoutMs", Numbers::int32);
         sample
     }
 }
@@ -855,8 +882,8 @@ impl Sample for DeleteTopicsRequest<'static> {
 impl Sample for delete_topics_request::DeleteTopicState<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = if n.flip() { None } else { Some(n.string()) };
-        sample.topic_id = n.uuid();
+        sample.name = n.field("Name", |n| if n.null() { None } else { Some(n.string()) });
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
         sample
     }
 }
@@ -864,8 +891,8 @@ impl Sample for delete_topics_request::DeleteTopicState<'static> {
 impl Sample for DeleteTopicsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.responses = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.responses = n.field("Responses", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -873,13 +900,15 @@ impl Sample for DeleteTopicsResponse<'static> {
 impl Sample for delete_topics_response::DeletableTopicResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = if version >= 6 && n.flip() { None } else { Some(n.string()) };
+        sample.name =
+            n.field("Name", |n| if version >= 6 && n.null() { None } else { Some(n.string()) });
         if version >= 6 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.error_code = ErrorCode(n.int16());
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         if version >= 5 {
-            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+            sample.error_message =
+                n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -888,12 +917,13 @@ impl Sample for delete_topics_response::DeletableTopicResult<'static> {
 impl Sample for DescribeClusterRequest {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.include_cluster_authorized_operations = n.flip();
+        sample.include_cluster_authorized_operations =
+            n.field("IncludeClusterAuthorizedOperations", Numbers::flip);
         if version >= 1 {
-            sample.endpoint_type = n.int8();
+            sample.endpoint_type = n.field("EndpointType", Numbers::int8);
         }
         if version >= 2 {
-            sample.include_fenced_brokers = n.flip();
+            sample.include_fenced_brokers = n.field("IncludeFencedBrokers", Numbers::flip);
         }
         sample
     }
@@ -902,16 +932,18 @@ impl Sample for DescribeClusterRequest {
 impl Sample for DescribeClusterResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         if version >= 1 {
-            sample.endpoint_type = n.int8();
+            sample.endpoint_type = n.field("EndpointType", Numbers::int8);
         }
-        sample.cluster_id = n.string();
-        sample.controller_id = n.int32();
-        sample.brokers = n.array(|n| Sample::sample(version, n));
-        sample.cluster_authorized_operations = n.int32();
+        sample.cluster_id = n.field("ClusterId", Numbers::string);
+        sample.controller_id = n.field("ControllerId", Numbers::int32);
+        sample.brokers = n.field("Brokers", |n| n.array(|n| Sample::sample(version, n)));
+        sample.cluster_authorized_operations =
+            n.field("ClusterAuthorizedOperations", Numbers::int32);
         sample
     }
 }
@@ -919,12 +951,12 @@ impl Sample for DescribeClusterResponse<'static> {
 impl Sample for describe_cluster_response::DescribeClusterBroker<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.broker_id = n.int32();
-        sample.host = n.string();
-        sample.port = n.int32();
-        sample.rack = if n.flip() { None } else { Some(n.string()) };
+        sample.broker_id = n.field("BrokerId", Numbers::int32);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", Numbers::int32);
+        sample.rack = n.field("Rack", |n| if n.null() { None } else { Some(n.string()) });
         if version >= 2 {
-            sample.is_fenced = n.flip();
+            sample.is_fenced = n.field("IsFenced", Numbers::flip);
         }
         sample
     }
@@ -933,10 +965,10 @@ impl Sample for describe_cluster_response::DescribeClusterBroker<'static> {
 impl Sample for DescribeConfigsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resources = n.array(|n| Sample::sample(version, n));
-        sample.include_synonyms = n.flip();
+        sample.resources = n.field("Resources", |n| n.array(|n| Sample::sample(version, n)));
+        sample.include_synonyms = n.field("IncludeSynonyms", Numbers::flip);
         if version >= 3 {
-            sample.include_documentation = n.flip();
+            sample.include_documentation = n.field("IncludeDocumentation", Numbers::flip);
         }
         sample
     }
@@ -945,9 +977,11 @@ impl Sample for DescribeConfigsRequest<'static> {
 impl Sample for describe_configs_request::DescribeConfigsResource<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
-        sample.configuration_keys = if n.flip() { None } else { Some(n.array(Numbers::string)) };
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
+        sample.configuration_keys = n.field("ConfigurationKeys", |n| {
+            if n.null() { None } else { Some(n.array(Numbers::string)) }
+        });
         sample
     }
 }
@@ -955,8 +989,8 @@ impl Sample for describe_configs_request::DescribeConfigsResource<'static> {
 impl Sample for DescribeConfigsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.results = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.results = n.field("Results", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -964,11 +998,12 @@ impl Sample for DescribeConfigsResponse<'static> {
 impl Sample for describe_configs_response::DescribeConfigsResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
-        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
+        sample.configs = n.field("Configs", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -976,17 +1011,18 @@ impl Sample for describe_configs_response::DescribeConfigsResult<'static> {
 impl Sample for describe_configs_response::DescribeConfigsResourceResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
-        sample.read_only = n.flip();
-        sample.config_source = n.int8();
-        sample.is_sensitive = n.flip();
-        sample.synonyms = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
+        sample.read_only = n.field("ReadOnly", Numbers::flip);
+        sample.config_source = n.field("ConfigSource", Numbers::int8);
+        sample.is_sensitive = n.field("IsSensitive", Numbers::flip);
+        sample.synonyms = n.field("Synonyms", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 3 {
-            sample.config_type = n.int8();
+            sample.config_type = n.field("ConfigType", Numbers::int8);
         }
         if version >= 3 {
-            sample.documentation = if n.flip() { None } else { Some(n.string()) };
+            sample.documentation =
+                n.field("Documentation", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -995,9 +1031,9 @@ impl Sample for describe_configs_response::DescribeConfigsResourceResult<'static
 impl Sample for describe_configs_response::DescribeConfigsSynonym<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
-        sample.source = n.int8();
+        sample.name = n.field("Name", Numbers::string);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
+        sample.source = n.field("Source", Numbers::int8);
         sample
     }
 }
@@ -1005,9 +1041,10 @@ impl Sample for describe_configs_response::DescribeConfigsSynonym<'static> {
 impl Sample for DescribeGroupsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.groups = n.array(Numbers::string);
+        sample.groups = n.field("Groups", |n| n.array(Numbers::string));
         if version >= 3 {
-            sample.include_authorized_operations = n.flip();
+            sample.include_authorized_operations =
+                n.field("IncludeAuthorizedOperations", Numbers::flip);
         }
         sample
     }
@@ -1017,9 +1054,9 @@ impl Sample for DescribeGroupsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.groups = n.array(|n| Sample::sample(version, n));
+        sample.groups = n.field("Groups", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1027,17 +1064,18 @@ impl Sample for DescribeGroupsResponse<'static> {
 impl Sample for describe_groups_response::DescribedGroup<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         if version >= 6 {
-            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+            sample.error_message =
+                n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.group_id = n.string();
-        sample.group_state = n.string();
-        sample.protocol_type = n.string();
-        sample.protocol_data = n.string();
-        sample.members = n.array(|n| Sample::sample(version, n));
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.group_state = n.field("GroupState", Numbers::string);
+        sample.protocol_type = n.field("ProtocolType", Numbers::string);
+        sample.protocol_data = n.field("ProtocolData", Numbers::string);
+        sample.members = n.field("Members", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 3 {
-            sample.authorized_operations = n.int32();
+            sample.authorized_operations = n.field("AuthorizedOperations", Numbers::int32);
         }
         sample
     }
@@ -1046,14 +1084,15 @@ impl Sample for describe_groups_response::DescribedGroup<'static> {
 impl Sample for describe_groups_response::DescribedGroupMember<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_id = n.string();
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 4 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.client_id = n.string();
-        sample.client_host = n.string();
-        sample.member_metadata = n.bytes();
-        sample.member_assignment = n.bytes();
+        sample.client_id = n.field("ClientId", Numbers::string);
+        sample.client_host = n.field("ClientHost", Numbers::string);
+        sample.member_metadata = n.field("MemberMetadata", Numbers::bytes);
+        sample.member_assignment = n.field("MemberAssignment", Numbers::bytes);
         sample
     }
 }
@@ -1061,7 +1100,9 @@ impl Sample for describe_groups_response::DescribedGroupMember<'static> {
 impl Sample for DescribeLogDirsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample.topics = n.field("Topics", |n| {
+            if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+        });
         sample
     }
 }
@@ -1069,8 +1110,8 @@ impl Sample for DescribeLogDirsRequest<'static> {
 impl Sample for describe_log_dirs_request::DescribableLogDirTopic<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic = n.string();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -1078,11 +1119,11 @@ impl Sample for describe_log_dirs_request::DescribableLogDirTopic<'static> {
 impl Sample for DescribeLogDirsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         if version >= 3 {
-            sample.error_code = ErrorCode(n.int16());
+            sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         }
-        sample.results = n.array(|n| Sample::sample(version, n));
+        sample.results = n.field("Results", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1090,17 +1131,17 @@ impl Sample for DescribeLogDirsResponse<'static> {
 impl Sample for describe_log_dirs_response::DescribeLogDirsResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.log_dir = n.string();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.log_dir = n.field("LogDir", Numbers::string);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 4 {
-            sample.total_bytes = n.int64();
+            sample.total_bytes = n.field("TotalBytes", Numbers::int64);
         }
         if version >= 4 {
-            sample.usable_bytes = n.int64();
+            sample.usable_bytes = n.field("UsableBytes", Numbers::int64);
         }
         if version >= 5 {
-            sample.is_cordoned = n.flip();
+            sample.is_cordoned = n.field("IsCordoned", Numbers::flip);
         }
         sample
     }
@@ -1109,8 +1150,8 @@ impl Sample for describe_log_dirs_response::DescribeLogDirsResult<'static> {
 impl Sample for describe_log_dirs_response::DescribeLogDirsTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1118,10 +1159,10 @@ impl Sample for describe_log_dirs_response::DescribeLogDirsTopic<'static> {
 impl Sample for describe_log_dirs_response::DescribeLogDirsPartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.partition_size = n.int64();
-        sample.offset_lag = n.int64();
-        sample.is_future_key = n.flip();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.partition_size = n.field("PartitionSize", Numbers::int64);
+        sample.offset_lag = n.field("OffsetLag", Numbers::int64);
+        sample.is_future_key = n.field("IsFutureKey", Numbers::flip);
         sample
     }
 }
@@ -1129,7 +1170,7 @@ impl Sample for describe_log_dirs_response::DescribeLogDirsPartition {
 impl Sample for DescribeProducersRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1137,8 +1178,8 @@ impl Sample for DescribeProducersRequest<'static> {
 impl Sample for describe_producers_request::TopicRequest<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partition_indexes = n.array(Numbers::int32);
+        sample.name = n.field("Name", Numbers::string);
+        sample.partition_indexes = n.field("PartitionIndexes", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -1146,8 +1187,8 @@ impl Sample for describe_producers_request::TopicRequest<'static> {
 impl Sample for DescribeProducersResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1155,8 +1196,8 @@ impl Sample for DescribeProducersResponse<'static> {
 impl Sample for describe_producers_response::TopicResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1164,10 +1205,12 @@ impl Sample for describe_producers_response::TopicResponse<'static> {
 impl Sample for describe_producers_response::PartitionResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
-        sample.active_producers = n.array(|n| Sample::sample(version, n));
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
+        sample.active_producers =
+            n.field("ActiveProducers", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1175,12 +1218,12 @@ impl Sample for describe_producers_response::PartitionResponse<'static> {
 impl Sample for describe_producers_response::ProducerState {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.producer_id = n.int64();
-        sample.producer_epoch = n.int32();
-        sample.last_sequence = n.int32();
-        sample.last_timestamp = n.int64();
-        sample.coordinator_epoch = n.int32();
-        sample.current_txn_start_offset = n.int64();
+        sample.producer_id = n.field("ProducerId", Numbers::int64);
+        sample.producer_epoch = n.field("ProducerEpoch", Numbers::int32);
+        sample.last_sequence = n.field("LastSequence", Numbers::int32);
+        sample.last_timestamp = n.field("LastTimestamp", Numbers::int64);
+        sample.coordinator_epoch = n.field("CoordinatorEpoch", Numbers::int32);
+        sample.current_txn_start_offset = n.field("CurrentTxnStartOffset", Numbers::int64);
         sample
     }
 }
@@ -1188,9 +1231,10 @@ impl Sample for describe_producers_response::ProducerState {
 impl Sample for DescribeTopicPartitionsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.response_partition_limit = n.int32();
-        sample.cursor = if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.response_partition_limit = n.field("ResponsePartitionLimit", Numbers::int32);
+        sample.cursor =
+            n.field("Cursor", |n| if n.null() { None } else { Some(Sample::sample(version, n)) });
         sample
     }
 }
@@ -1198,7 +1242,7 @@ impl Sample for DescribeTopicPartitionsRequest<'static> {
 impl Sample for describe_topic_partitions_request::TopicRequest<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
+        sample.name = n.field("Name", Numbers::string);
         sample
     }
 }
@@ -1206,8 +1250,8 @@ impl Sample for describe_topic_partitions_request::TopicRequest<'static> {
 impl Sample for describe_topic_partitions_request::Cursor<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_name = n.string();
-        sample.partition_index = n.int32();
+        sample.topic_name = n.field("TopicName", Numbers::string);
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
         sample
     }
 }
@@ -1215,9 +1259,15 @@ impl Sample for describe_topic_partitions_request::Cursor<'static> {
 impl Sample for DescribeTopicPartitionsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.next_cursor = if n.flip() { None } else { Some(Sample::sample(version, n)) };
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.next_cursor =
+            n.field(
+                "NextCursor",
+                |n| {
+                    if n.null() { None } else { Some(Sample::sample(version, n)) }
+                },
+            );
         sample
     }
 }
@@ -1225,12 +1275,12 @@ impl Sample for DescribeTopicPartitionsResponse<'static> {
 impl Sample for describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.name = if n.flip() { None } else { Some(n.string()) };
-        sample.topic_id = n.uuid();
-        sample.is_internal = n.flip();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
-        sample.topic_authorized_operations = n.int32();
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.name = n.field("Name", |n| if n.null() { None } else { Some(n.string()) });
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.is_internal = n.field("IsInternal", Numbers::flip);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
+        sample.topic_authorized_operations = n.field("TopicAuthorizedOperations", Numbers::int32);
         sample
     }
 }
@@ -1238,16 +1288,18 @@ impl Sample for describe_topic_partitions_response::DescribeTopicPartitionsRespo
 impl Sample for describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.partition_index = n.int32();
-        sample.leader_id = n.int32();
-        sample.leader_epoch = n.int32();
-        sample.replica_nodes = n.array(Numbers::int32);
-        sample.isr_nodes = n.array(Numbers::int32);
-        sample.eligible_leader_replicas =
-            if n.flip() { None } else { Some(n.array(Numbers::int32)) };
-        sample.last_known_elr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
-        sample.offline_replicas = n.array(Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.leader_id = n.field("LeaderId", Numbers::int32);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
+        sample.replica_nodes = n.field("ReplicaNodes", |n| n.array(Numbers::int32));
+        sample.isr_nodes = n.field("IsrNodes", |n| n.array(Numbers::int32));
+        sample.eligible_leader_replicas = n.field("EligibleLeaderReplicas", |n| {
+            if n.null() { None } else { Some(n.array(Numbers::int32)) }
+        });
+        sample.last_known_elr = n
+            .field("LastKnownElr", |n| if n.null() { None } else { Some(n.array(Numbers::int32)) });
+        sample.offline_replicas = n.field("OfflineReplicas", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -1255,8 +1307,8 @@ impl Sample for describe_topic_partitions_response::DescribeTopicPartitionsRespo
 impl Sample for describe_topic_partitions_response::Cursor<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_name = n.string();
-        sample.partition_index = n.int32();
+        sample.topic_name = n.field("TopicName", Numbers::string);
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
         sample
     }
 }
@@ -1270,8 +1322,8 @@ impl Sample for EndTransactionRecord {
 impl Sample for FeatureLevelRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.feature_level = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.feature_level = n.field("FeatureLevel", Numbers::int16);
         sample
     }
 }
@@ -1279,8 +1331,8 @@ impl Sample for FeatureLevelRecord<'static> {
 impl Sample for FenceBrokerRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.id = n.int32();
-        sample.epoch = n.int64();
+        sample.id = n.field("Id", Numbers::int32);
+        sample.epoch = n.field("Epoch", Numbers::int64);
         sample
     }
 }
@@ -1289,30 +1341,32 @@ impl Sample for FetchRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 12 {
-            sample.cluster_id = if n.flip() { None } else { Some(n.string()) };
+            sample.cluster_id =
+                n.field("ClusterId", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version <= 14 {
-            sample.replica_id = n.int32();
+            sample.replica_id = n.field("ReplicaId", Numbers::int32);
         }
         if version >= 15 {
-            sample.replica_state = Sample::sample(version, n);
+            sample.replica_state = n.field("ReplicaState", |n| Sample::sample(version, n));
         }
-        sample.max_wait_ms = n.int32();
-        sample.min_bytes = n.int32();
-        sample.max_bytes = n.int32();
-        sample.isolation_level = n.int8();
+        sample.max_wait_ms = n.field("MaxWaitMs", Numbers::int32);
+        sample.min_bytes = n.field("MinBytes", Numbers::int32);
+        sample.max_bytes = n.field("MaxBytes", Numbers::int32);
+        sample.isolation_level = n.field("IsolationLevel", Numbers::int8);
         if version >= 7 {
-            sample.session_id = n.int32();
+            sample.session_id = n.field("SessionId", Numbers::int32);
         }
         if version >= 7 {
-            sample.session_epoch = n.int32();
+            sample.session_epoch = n.field("SessionEpoch", Numbers::int32);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 7 {
-            sample.forgotten_topics_data = n.array(|n| Sample::sample(version, n));
+            sample.forgotten_topics_data =
+                n.field("ForgottenTopicsData", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version >= 11 {
-            sample.rack_id = n.string();
+            sample.rack_id = n.field("RackId", Numbers::string);
         }
         sample
     }
@@ -1321,8 +1375,8 @@ impl Sample for FetchRequest<'static> {
 impl Sample for fetch_request::ReplicaState {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.replica_id = n.int32();
-        sample.replica_epoch = n.int64();
+        sample.replica_id = n.field("ReplicaId", Numbers::int32);
+        sample.replica_epoch = n.field("ReplicaEpoch", Numbers::int64);
         sample
     }
 }
@@ -1331,12 +1385,12 @@ impl Sample for fetch_request::FetchTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 12 {
-            sample.topic = n.string();
+            sample.topic = n.field("Topic", Numbers::string);
         }
         if version >= 13 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1344,23 +1398,23 @@ impl Sample for fetch_request::FetchTopic<'static> {
 impl Sample for fetch_request::FetchPartition {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition = n.int32();
+        sample.partition = n.field("Partition", Numbers::int32);
         if version >= 9 {
-            sample.current_leader_epoch = n.int32();
+            sample.current_leader_epoch = n.field("CurrentLeaderEpoch", Numbers::int32);
         }
-        sample.fetch_offset = n.int64();
+        sample.fetch_offset = n.field("FetchOffset", Numbers::int64);
         if version >= 12 {
-            sample.last_fetched_epoch = n.int32();
+            sample.last_fetched_epoch = n.field("LastFetchedEpoch", Numbers::int32);
         }
         if version >= 5 {
-            sample.log_start_offset = n.int64();
+            sample.log_start_offset = n.field("LogStartOffset", Numbers::int64);
         }
-        sample.partition_max_bytes = n.int32();
+        sample.partition_max_bytes = n.field("PartitionMaxBytes", Numbers::int32);
         if version >= 17 {
-            sample.replica_directory_id = n.uuid();
+            sample.replica_directory_id = n.field("ReplicaDirectoryId", Numbers::uuid);
         }
         if version >= 18 {
-            sample.high_watermark = n.int64();
+            sample.high_watermark = n.field("HighWatermark", Numbers::int64);
         }
         sample
     }
@@ -1370,12 +1424,12 @@ impl Sample for fetch_request::ForgottenTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 12 {
-            sample.topic = n.string();
+            sample.topic = n.field("Topic", Numbers::string);
         }
         if version >= 13 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partitions = n.array(Numbers::int32);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -1383,16 +1437,17 @@ impl Sample for fetch_request::ForgottenTopic<'static> {
 impl Sample for FetchResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         if version >= 7 {
-            sample.error_code = ErrorCode(n.int16());
+            sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         }
         if version >= 7 {
-            sample.session_id = n.int32();
+            sample.session_id = n.field("SessionId", Numbers::int32);
         }
-        sample.responses = n.array(|n| Sample::sample(version, n));
+        sample.responses = n.field("Responses", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 16 {
-            sample.node_endpoints = n.array(|n| Sample::sample(version, n));
+            sample.node_endpoints =
+                n.field("NodeEndpoints", |n| n.array(|n| Sample::sample(version, n)));
         }
         sample
     }
@@ -1402,12 +1457,12 @@ impl Sample for fetch_response::FetchableTopicResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 12 {
-            sample.topic = n.string();
+            sample.topic = n.field("Topic", Numbers::string);
         }
         if version >= 13 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1415,28 +1470,35 @@ impl Sample for fetch_response::FetchableTopicResponse<'static> {
 impl Sample for fetch_response::PartitionData<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.high_watermark = n.int64();
-        sample.last_stable_offset = n.int64();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.high_watermark = n.field("HighWatermark", Numbers::int64);
+        sample.last_stable_offset = n.field("LastStableOffset", Numbers::int64);
         if version >= 5 {
-            sample.log_start_offset = n.int64();
+            sample.log_start_offset = n.field("LogStartOffset", Numbers::int64);
         }
         if version >= 12 {
-            sample.diverging_epoch = Sample::sample(version, n);
+            sample.diverging_epoch = n.field("DivergingEpoch", |n| Sample::sample(version, n));
         }
         if version >= 12 {
-            sample.current_leader = Sample::sample(version, n);
+            sample.current_leader = n.field("CurrentLeader", |n| Sample::sample(version, n));
         }
         if version >= 12 {
-            sample.snapshot_id = Sample::sample(version, n);
+            sample.snapshot_id = n.field("SnapshotId", |n| Sample::sample(version, n));
         }
-        sample.aborted_transactions =
-            if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample.aborted_transactions = n.field("AbortedTransactions", |n| {
+            if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+        });
         if version >= 11 {
-            sample.preferred_read_replica = n.int32();
+            sample.preferred_read_replica = n.field("PreferredReadReplica", Numbers::int32);
         }
-        sample.records = if n.flip() { Records::Null } else { Records::Inline(n.bytes()) };
+        sample.records =
+            n.field(
+                "Records",
+                |n| {
+                    if n.null() { Records::Null } else { Records::Inline(n.bytes()) }
+                },
+            );
         sample
     }
 }
@@ -1444,8 +1506,8 @@ impl Sample for fetch_response::PartitionData<'static> {
 impl Sample for fetch_response::EpochEndOffset {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.epoch = n.int32();
-        sample.end_offset = n.int64();
+        sample.epoch = n.field("Epoch", Numbers::int32);
+        sample.end_offset = n.field("EndOffset", Numbers::int64);
         sample
     }
 }
@@ -1453,8 +1515,8 @@ impl Sample for fetch_response::EpochEndOffset {
 impl Sample for fetch_response::LeaderIdAndEpoch {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.leader_id = n.int32();
-        sample.leader_epoch = n.int32();
+        sample.leader_id = n.field("LeaderId", Numbers::int32);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
         sample
     }
 }
@@ -1462,8 +1524,8 @@ impl Sample for fetch_response::LeaderIdAndEpoch {
 impl Sample for fetch_response::SnapshotId {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.end_offset = n.int64();
-        sample.epoch = n.int32();
+        sample.end_offset = n.field("EndOffset", Numbers::int64);
+        sample.epoch = n.field("Epoch", Numbers::int32);
         sample
     }
 }
@@ -1471,8 +1533,8 @@ impl Sample for fetch_response::SnapshotId {
 impl Sample for fetch_response::AbortedTransaction {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.producer_id = n.int64();
-        sample.first_offset = n.int64();
+        sample.producer_id = n.field("ProducerId", Numbers::int64);
+        sample.first_offset = n.field("FirstOffset", Numbers::int64);
         sample
     }
 }
@@ -1480,10 +1542,10 @@ impl Sample for fetch_response::AbortedTransaction {
 impl Sample for fetch_response::NodeEndpoint<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.node_id = n.int32();
-        sample.host = n.string();
-        sample.port = n.int32();
-        sample.rack = if n.flip() { None } else { Some(n.string()) };
+        sample.node_id = n.field("NodeId", Numbers::int32);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", Numbers::int32);
+        sample.rack = n.field("Rack", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -1492,13 +1554,13 @@ impl Sample for FindCoordinatorRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 3 {
-            sample.key = n.string();
+            sample.key = n.field("Key", Numbers::string);
         }
         if version >= 1 {
-            sample.key_type = n.int8();
+            sample.key_type = n.field("KeyType", Numbers::int8);
         }
         if version >= 4 {
-            sample.coordinator_keys = n.array(Numbers::string);
+            sample.coordinator_keys = n.field("CoordinatorKeys", |n| n.array(Numbers::string));
         }
         sample
     }
@@ -1508,25 +1570,27 @@ impl Sample for FindCoordinatorResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
         if version <= 3 {
-            sample.error_code = ErrorCode(n.int16());
+            sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         }
         if (1..=3).contains(&version) {
-            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+            sample.error_message =
+                n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version <= 3 {
-            sample.node_id = n.int32();
+            sample.node_id = n.field("NodeId", Numbers::int32);
         }
         if version <= 3 {
-            sample.host = n.string();
+            sample.host = n.field("Host", Numbers::string);
         }
         if version <= 3 {
-            sample.port = n.int32();
+            sample.port = n.field("Port", Numbers::int32);
         }
         if version >= 4 {
-            sample.coordinators = n.array(|n| Sample::sample(version, n));
+            sample.coordinators =
+                n.field("Coordinators", |n| n.array(|n| Sample::sample(version, n)));
         }
         sample
     }
@@ -1535,12 +1599,13 @@ impl Sample for FindCoordinatorResponse<'static> {
 impl Sample for find_coordinator_response::Coordinator<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.key = n.string();
-        sample.node_id = n.int32();
-        sample.host = n.string();
-        sample.port = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.key = n.field("Key", Numbers::string);
+        sample.node_id = n.field("NodeId", Numbers::int32);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -1548,7 +1613,7 @@ impl Sample for find_coordinator_response::Coordinator<'static> {
 impl Sample for GroupMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group = n.string();
+        sample.group = n.field("Group", Numbers::string);
         sample
     }
 }
@@ -1556,14 +1621,14 @@ impl Sample for GroupMetadataKey<'static> {
 impl Sample for GroupMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.protocol_type = n.string();
-        sample.generation = n.int32();
-        sample.protocol = if n.flip() { None } else { Some(n.string()) };
-        sample.leader = if n.flip() { None } else { Some(n.string()) };
+        sample.protocol_type = n.field("ProtocolType", Numbers::string);
+        sample.generation = n.field("Generation", Numbers::int32);
+        sample.protocol = n.field("Protocol", |n| if n.null() { None } else { Some(n.string()) });
+        sample.leader = n.field("Leader", |n| if n.null() { None } else { Some(n.string()) });
         if version >= 2 {
-            sample.current_state_timestamp = n.int64();
+            sample.current_state_timestamp = n.field("CurrentStateTimestamp", Numbers::int64);
         }
-        sample.members = n.array(|n| Sample::sample(version, n));
+        sample.members = n.field("Members", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1571,18 +1636,19 @@ impl Sample for GroupMetadataValue<'static> {
 impl Sample for group_metadata_value::MemberMetadata<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_id = n.string();
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 3 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.client_id = n.string();
-        sample.client_host = n.string();
+        sample.client_id = n.field("ClientId", Numbers::string);
+        sample.client_host = n.field("ClientHost", Numbers::string);
         if version >= 1 {
-            sample.rebalance_timeout = n.int32();
+            sample.rebalance_timeout = n.field("RebalanceTimeout", Numbers::int32);
         }
-        sample.session_timeout = n.int32();
-        sample.subscription = n.bytes();
-        sample.assignment = n.bytes();
+        sample.session_timeout = n.field("SessionTimeout", Numbers::int32);
+        sample.subscription = n.field("Subscription", Numbers::bytes);
+        sample.assignment = n.field("Assignment", Numbers::bytes);
         sample
     }
 }
@@ -1590,11 +1656,12 @@ impl Sample for group_metadata_value::MemberMetadata<'static> {
 impl Sample for HeartbeatRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.generation_id = n.int32();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.generation_id = n.field("GenerationId", Numbers::int32);
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 3 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -1604,9 +1671,9 @@ impl Sample for HeartbeatResponse {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.error_code = ErrorCode(n.int16());
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -1614,8 +1681,8 @@ impl Sample for HeartbeatResponse {
 impl Sample for IncrementalAlterConfigsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resources = n.array(|n| Sample::sample(version, n));
-        sample.validate_only = n.flip();
+        sample.resources = n.field("Resources", |n| n.array(|n| Sample::sample(version, n)));
+        sample.validate_only = n.field("ValidateOnly", Numbers::flip);
         sample
     }
 }
@@ -1623,9 +1690,9 @@ impl Sample for IncrementalAlterConfigsRequest<'static> {
 impl Sample for incremental_alter_configs_request::AlterConfigsResource<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
-        sample.configs = n.array(|n| Sample::sample(version, n));
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
+        sample.configs = n.field("Configs", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1633,9 +1700,9 @@ impl Sample for incremental_alter_configs_request::AlterConfigsResource<'static>
 impl Sample for incremental_alter_configs_request::AlterableConfig<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.config_operation = n.int8();
-        sample.value = if n.flip() { None } else { Some(n.string()) };
+        sample.name = n.field("Name", Numbers::string);
+        sample.config_operation = n.field("ConfigOperation", Numbers::int8);
+        sample.value = n.field("Value", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -1643,8 +1710,8 @@ impl Sample for incremental_alter_configs_request::AlterableConfig<'static> {
 impl Sample for IncrementalAlterConfigsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.responses = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.responses = n.field("Responses", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1652,10 +1719,11 @@ impl Sample for IncrementalAlterConfigsResponse<'static> {
 impl Sample for incremental_alter_configs_response::AlterConfigsResourceResponse<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.error_message = if n.flip() { None } else { Some(n.string()) };
-        sample.resource_type = n.int8();
-        sample.resource_name = n.string();
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.error_message =
+            n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
+        sample.resource_type = n.field("ResourceType", Numbers::int8);
+        sample.resource_name = n.field("ResourceName", Numbers::string);
         sample
     }
 }
@@ -1663,13 +1731,14 @@ impl Sample for incremental_alter_configs_response::AlterConfigsResourceResponse
 impl Sample for InitProducerIdRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.transactional_id = if n.flip() { None } else { Some(n.string()) };
-        sample.transaction_timeout_ms = n.int32();
+        sample.transactional_id =
+            n.field("TransactionalId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.transaction_timeout_ms = n.field("TransactionTimeoutMs", Numbers::int32);
         if version >= 3 {
-            sample.producer_id = n.int64();
+            sample.producer_id = n.field("ProducerId", Numbers::int64);
         }
         if version >= 3 {
-            sample.producer_epoch = n.int16();
+            sample.producer_epoch = n.field("ProducerEpoch", Numbers::int16);
         }
         sample
     }
@@ -1678,10 +1747,10 @@ impl Sample for InitProducerIdRequest<'static> {
 impl Sample for InitProducerIdResponse {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.producer_id = n.int64();
-        sample.producer_epoch = n.int16();
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.producer_id = n.field("ProducerId", Numbers::int64);
+        sample.producer_epoch = n.field("ProducerEpoch", Numbers::int16);
         sample
     }
 }
@@ -1689,19 +1758,20 @@ impl Sample for InitProducerIdResponse {
 impl Sample for JoinGroupRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.session_timeout_ms = n.int32();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.session_timeout_ms = n.field("SessionTimeoutMs", Numbers::int32);
         if version >= 1 {
-            sample.rebalance_timeout_ms = n.int32();
+            sample.rebalance_timeout_ms = n.field("RebalanceTimeoutMs", Numbers::int32);
         }
-        sample.member_id = n.string();
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 5 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.protocol_type = n.string();
-        sample.protocols = n.array(|n| Sample::sample(version, n));
+        sample.protocol_type = n.field("ProtocolType", Numbers::string);
+        sample.protocols = n.field("Protocols", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 8 {
-            sample.reason = if n.flip() { None } else { Some(n.string()) };
+            sample.reason = n.field("Reason", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -1710,8 +1780,8 @@ impl Sample for JoinGroupRequest<'static> {
 impl Sample for join_group_request::JoinGroupRequestProtocol<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.metadata = n.bytes();
+        sample.name = n.field("Name", Numbers::string);
+        sample.metadata = n.field("Metadata", Numbers::bytes);
         sample
     }
 }
@@ -1720,20 +1790,27 @@ impl Sample for JoinGroupResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 2 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.error_code = ErrorCode(n.int16());
-        sample.generation_id = n.int32();
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.generation_id = n.field("GenerationId", Numbers::int32);
         if version >= 7 {
-            sample.protocol_type = if n.flip() { None } else { Some(n.string()) };
+            sample.protocol_type =
+                n.field("ProtocolType", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.protocol_name = if version >= 7 && n.flip() { None } else { Some(n.string()) };
-        sample.leader = n.string();
+        sample.protocol_name =
+            n.field(
+                "ProtocolName",
+                |n| {
+                    if version >= 7 && n.null() { None } else { Some(n.string()) }
+                },
+            );
+        sample.leader = n.field("Leader", Numbers::string);
         if version >= 9 {
-            sample.skip_assignment = n.flip();
+            sample.skip_assignment = n.field("SkipAssignment", Numbers::flip);
         }
-        sample.member_id = n.string();
-        sample.members = n.array(|n| Sample::sample(version, n));
+        sample.member_id = n.field("MemberId", Numbers::string);
+        sample.members = n.field("Members", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1741,11 +1818,12 @@ impl Sample for JoinGroupResponse<'static> {
 impl Sample for join_group_response::JoinGroupResponseMember<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_id = n.string();
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 5 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.metadata = n.bytes();
+        sample.metadata = n.field("Metadata", Numbers::bytes);
         sample
     }
 }
@@ -1753,8 +1831,8 @@ impl Sample for join_group_response::JoinGroupResponseMember<'static> {
 impl Sample for KRaftVersionRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.version = n.int16();
-        sample.kraft_version = n.int16();
+        sample.version = n.field("Version", Numbers::int16);
+        sample.kraft_version = n.field("KRaftVersion", Numbers::int16);
         sample
     }
 }
@@ -1762,10 +1840,11 @@ impl Sample for KRaftVersionRecord {
 impl Sample for LeaderChangeMessage {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.version = n.int16();
-        sample.leader_id = n.int32();
-        sample.voters = n.array(|n| Sample::sample(version, n));
-        sample.granting_voters = n.array(|n| Sample::sample(version, n));
+        sample.version = n.field("Version", Numbers::int16);
+        sample.leader_id = n.field("LeaderId", Numbers::int32);
+        sample.voters = n.field("Voters", |n| n.array(|n| Sample::sample(version, n)));
+        sample.granting_voters =
+            n.field("GrantingVoters", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1773,9 +1852,9 @@ impl Sample for LeaderChangeMessage {
 impl Sample for leader_change_message::Voter {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.voter_id = n.int32();
+        sample.voter_id = n.field("VoterId", Numbers::int32);
         if version >= 1 {
-            sample.voter_directory_id = n.uuid();
+            sample.voter_directory_id = n.field("VoterDirectoryId", Numbers::uuid);
         }
         sample
     }
@@ -1784,12 +1863,12 @@ impl Sample for leader_change_message::Voter {
 impl Sample for LeaveGroupRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         if version <= 2 {
-            sample.member_id = n.string();
+            sample.member_id = n.field("MemberId", Numbers::string);
         }
         if version >= 3 {
-            sample.members = n.array(|n| Sample::sample(version, n));
+            sample.members = n.field("Members", |n| n.array(|n| Sample::sample(version, n)));
         }
         sample
     }
@@ -1798,10 +1877,11 @@ impl Sample for LeaveGroupRequest<'static> {
 impl Sample for leave_group_request::MemberIdentity<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_id = n.string();
-        sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+        sample.member_id = n.field("MemberId", Numbers::string);
+        sample.group_instance_id =
+            n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         if version >= 5 {
-            sample.reason = if n.flip() { None } else { Some(n.string()) };
+            sample.reason = n.field("Reason", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -1811,11 +1891,11 @@ impl Sample for LeaveGroupResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.error_code = ErrorCode(n.int16());
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         if version >= 3 {
-            sample.members = n.array(|n| Sample::sample(version, n));
+            sample.members = n.field("Members", |n| n.array(|n| Sample::sample(version, n)));
         }
         sample
     }
@@ -1824,9 +1904,10 @@ impl Sample for LeaveGroupResponse<'static> {
 impl Sample for leave_group_response::MemberResponse<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_id = n.string();
-        sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
-        sample.error_code = ErrorCode(n.int16());
+        sample.member_id = n.field("MemberId", Numbers::string);
+        sample.group_instance_id =
+            n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -1834,9 +1915,9 @@ impl Sample for leave_group_response::MemberResponse<'static> {
 impl Sample for LegacyOffsetCommitKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group = n.string();
-        sample.topic = n.string();
-        sample.partition = n.int32();
+        sample.group = n.field("Group", Numbers::string);
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partition = n.field("Partition", Numbers::int32);
         sample
     }
 }
@@ -1844,9 +1925,9 @@ impl Sample for LegacyOffsetCommitKey<'static> {
 impl Sample for LegacyOffsetCommitValue<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.offset = n.int64();
-        sample.metadata = n.string();
-        sample.commit_timestamp = n.int64();
+        sample.offset = n.field("Offset", Numbers::int64);
+        sample.metadata = n.field("Metadata", Numbers::string);
+        sample.commit_timestamp = n.field("CommitTimestamp", Numbers::int64);
         sample
     }
 }
@@ -1855,7 +1936,7 @@ impl Sample for ListConfigResourcesRequest {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.resource_types = n.array(Numbers::int8);
+            sample.resource_types = n.field("ResourceTypes", |n| n.array(Numbers::int8));
         }
         sample
     }
@@ -1864,9 +1945,10 @@ impl Sample for ListConfigResourcesRequest {
 impl Sample for ListConfigResourcesResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.config_resources = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.config_resources =
+            n.field("ConfigResources", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1874,9 +1956,9 @@ impl Sample for ListConfigResourcesResponse<'static> {
 impl Sample for list_config_resources_response::ConfigResource<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.resource_name = n.string();
+        sample.resource_name = n.field("ResourceName", Numbers::string);
         if version >= 1 {
-            sample.resource_type = n.int8();
+            sample.resource_type = n.field("ResourceType", Numbers::int8);
         }
         sample
     }
@@ -1886,10 +1968,10 @@ impl Sample for ListGroupsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 4 {
-            sample.states_filter = n.array(Numbers::string);
+            sample.states_filter = n.field("StatesFilter", |n| n.array(Numbers::string));
         }
         if version >= 5 {
-            sample.types_filter = n.array(Numbers::string);
+            sample.types_filter = n.field("TypesFilter", |n| n.array(Numbers::string));
         }
         sample
     }
@@ -1899,10 +1981,10 @@ impl Sample for ListGroupsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.error_code = ErrorCode(n.int16());
-        sample.groups = n.array(|n| Sample::sample(version, n));
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.groups = n.field("Groups", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1910,13 +1992,13 @@ impl Sample for ListGroupsResponse<'static> {
 impl Sample for list_groups_response::ListedGroup<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.protocol_type = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.protocol_type = n.field("ProtocolType", Numbers::string);
         if version >= 4 {
-            sample.group_state = n.string();
+            sample.group_state = n.field("GroupState", Numbers::string);
         }
         if version >= 5 {
-            sample.group_type = n.string();
+            sample.group_type = n.field("GroupType", Numbers::string);
         }
         sample
     }
@@ -1925,13 +2007,13 @@ impl Sample for list_groups_response::ListedGroup<'static> {
 impl Sample for ListOffsetsRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.replica_id = n.int32();
+        sample.replica_id = n.field("ReplicaId", Numbers::int32);
         if version >= 2 {
-            sample.isolation_level = n.int8();
+            sample.isolation_level = n.field("IsolationLevel", Numbers::int8);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 10 {
-            sample.timeout_ms = n.int32();
+            sample.timeout_ms = n.field("TimeoutMs", Numbers::int32);
         }
         sample
     }
@@ -1940,8 +2022,8 @@ impl Sample for ListOffsetsRequest<'static> {
 impl Sample for list_offsets_request::ListOffsetsTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1949,11 +2031,11 @@ impl Sample for list_offsets_request::ListOffsetsTopic<'static> {
 impl Sample for list_offsets_request::ListOffsetsPartition {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
         if version >= 4 {
-            sample.current_leader_epoch = n.int32();
+            sample.current_leader_epoch = n.field("CurrentLeaderEpoch", Numbers::int32);
         }
-        sample.timestamp = n.int64();
+        sample.timestamp = n.field("Timestamp", Numbers::int64);
         sample
     }
 }
@@ -1962,9 +2044,9 @@ impl Sample for ListOffsetsResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 2 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1972,8 +2054,8 @@ impl Sample for ListOffsetsResponse<'static> {
 impl Sample for list_offsets_response::ListOffsetsTopicResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -1981,12 +2063,12 @@ impl Sample for list_offsets_response::ListOffsetsTopicResponse<'static> {
 impl Sample for list_offsets_response::ListOffsetsPartitionResponse {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.timestamp = n.int64();
-        sample.offset = n.int64();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.timestamp = n.field("Timestamp", Numbers::int64);
+        sample.offset = n.field("Offset", Numbers::int64);
         if version >= 4 {
-            sample.leader_epoch = n.int32();
+            sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
         }
         sample
     }
@@ -1995,19 +2077,23 @@ impl Sample for list_offsets_response::ListOffsetsPartitionResponse {
 impl Sample for MetadataRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topics = if version >= 1 && n.flip() {
-            None
-        } else {
-            Some(n.array(|n| Sample::sample(version, n)))
-        };
+        sample.topics = n.field("Topics", |n| {
+            if version >= 1 && n.null() {
+                None
+            } else {
+                Some(n.array(|n| Sample::sample(version, n)))
+            }
+        });
         if version >= 4 {
-            sample.allow_auto_topic_creation = n.flip();
+            sample.allow_auto_topic_creation = n.field("AllowAutoTopicCreation", Numbers::flip);
         }
         if (8..=10).contains(&version) {
-            sample.include_cluster_authorized_operations = n.flip();
+            sample.include_cluster_authorized_operations =
+                n.field("IncludeClusterAuthorizedOperations", Numbers::flip);
         }
         if version >= 8 {
-            sample.include_topic_authorized_operations = n.flip();
+            sample.include_topic_authorized_operations =
+                n.field("IncludeTopicAuthorizedOperations", Numbers::flip);
         }
         sample
     }
@@ -2017,9 +2103,10 @@ impl Sample for metadata_request::MetadataRequestTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 10 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.name = if version >= 10 && n.flip() { None } else { Some(n.string()) };
+        sample.name =
+            n.field("Name", |n| if version >= 10 && n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -2028,21 +2115,23 @@ impl Sample for MetadataResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.brokers = n.array(|n| Sample::sample(version, n));
+        sample.brokers = n.field("Brokers", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 2 {
-            sample.cluster_id = if n.flip() { None } else { Some(n.string()) };
+            sample.cluster_id =
+                n.field("ClusterId", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 1 {
-            sample.controller_id = n.int32();
+            sample.controller_id = n.field("ControllerId", Numbers::int32);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         if (8..=10).contains(&version) {
-            sample.cluster_authorized_operations = n.int32();
+            sample.cluster_authorized_operations =
+                n.field("ClusterAuthorizedOperations", Numbers::int32);
         }
         if version >= 13 {
-            sample.error_code = ErrorCode(n.int16());
+            sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         }
         sample
     }
@@ -2051,11 +2140,11 @@ impl Sample for MetadataResponse<'static> {
 impl Sample for metadata_response::MetadataResponseBroker<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.node_id = n.int32();
-        sample.host = n.string();
-        sample.port = n.int32();
+        sample.node_id = n.field("NodeId", Numbers::int32);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", Numbers::int32);
         if version >= 1 {
-            sample.rack = if n.flip() { None } else { Some(n.string()) };
+            sample.rack = n.field("Rack", |n| if n.null() { None } else { Some(n.string()) });
         }
         sample
     }
@@ -2064,17 +2153,19 @@ impl Sample for metadata_response::MetadataResponseBroker<'static> {
 impl Sample for metadata_response::MetadataResponseTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.name = if version >= 12 && n.flip() { None } else { Some(n.string()) };
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.name =
+            n.field("Name", |n| if version >= 12 && n.null() { None } else { Some(n.string()) });
         if version >= 10 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
         if version >= 1 {
-            sample.is_internal = n.flip();
+            sample.is_internal = n.field("IsInternal", Numbers::flip);
         }
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         if version >= 8 {
-            sample.topic_authorized_operations = n.int32();
+            sample.topic_authorized_operations =
+                n.field("TopicAuthorizedOperations", Numbers::int32);
         }
         sample
     }
@@ -2083,16 +2174,16 @@ impl Sample for metadata_response::MetadataResponseTopic<'static> {
 impl Sample for metadata_response::MetadataResponsePartition {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.partition_index = n.int32();
-        sample.leader_id = n.int32();
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.leader_id = n.field("LeaderId", Numbers::int32);
         if version >= 7 {
-            sample.leader_epoch = n.int32();
+            sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
         }
-        sample.replica_nodes = n.array(Numbers::int32);
-        sample.isr_nodes = n.array(Numbers::int32);
+        sample.replica_nodes = n.field("ReplicaNodes", |n| n.array(Numbers::int32));
+        sample.isr_nodes = n.field("IsrNodes", |n| n.array(Numbers::int32));
         if version >= 5 {
-            sample.offline_replicas = n.array(Numbers::int32);
+            sample.offline_replicas = n.field("OfflineReplicas", |n| n.array(Numbers::int32));
         }
         sample
     }
@@ -2107,16 +2198,17 @@ impl Sample for NoOpRecord {
 impl Sample for OffsetCommitRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.generation_id_or_member_epoch = n.int32();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.generation_id_or_member_epoch = n.field("GenerationIdOrMemberEpoch", Numbers::int32);
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 7 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version <= 4 {
-            sample.retention_time_ms = n.int64();
+            sample.retention_time_ms = n.field("RetentionTimeMs", Numbers::int64);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2125,12 +2217,12 @@ impl Sample for offset_commit_request::OffsetCommitRequestTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 9 {
-            sample.name = n.string();
+            sample.name = n.field("Name", Numbers::string);
         }
         if version >= 10 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2138,12 +2230,13 @@ impl Sample for offset_commit_request::OffsetCommitRequestTopic<'static> {
 impl Sample for offset_commit_request::OffsetCommitRequestPartition<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.committed_offset = n.int64();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.committed_offset = n.field("CommittedOffset", Numbers::int64);
         if version >= 6 {
-            sample.committed_leader_epoch = n.int32();
+            sample.committed_leader_epoch = n.field("CommittedLeaderEpoch", Numbers::int32);
         }
-        sample.committed_metadata = if n.flip() { None } else { Some(n.string()) };
+        sample.committed_metadata =
+            n.field("CommittedMetadata", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -2152,9 +2245,9 @@ impl Sample for OffsetCommitResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2163,12 +2256,12 @@ impl Sample for offset_commit_response::OffsetCommitResponseTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 9 {
-            sample.name = n.string();
+            sample.name = n.field("Name", Numbers::string);
         }
         if version >= 10 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2176,8 +2269,8 @@ impl Sample for offset_commit_response::OffsetCommitResponseTopic<'static> {
 impl Sample for offset_commit_response::OffsetCommitResponsePartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.error_code = ErrorCode(n.int16());
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -2185,9 +2278,9 @@ impl Sample for offset_commit_response::OffsetCommitResponsePartition {
 impl Sample for OffsetCommitKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group = n.string();
-        sample.topic = n.string();
-        sample.partition = n.int32();
+        sample.group = n.field("Group", Numbers::string);
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partition = n.field("Partition", Numbers::int32);
         sample
     }
 }
@@ -2195,17 +2288,17 @@ impl Sample for OffsetCommitKey<'static> {
 impl Sample for OffsetCommitValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.offset = n.int64();
+        sample.offset = n.field("Offset", Numbers::int64);
         if version >= 3 {
-            sample.leader_epoch = n.int32();
+            sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
         }
-        sample.metadata = n.string();
-        sample.commit_timestamp = n.int64();
+        sample.metadata = n.field("Metadata", Numbers::string);
+        sample.commit_timestamp = n.field("CommitTimestamp", Numbers::int64);
         if version == 1 {
-            sample.expire_timestamp = n.int64();
+            sample.expire_timestamp = n.field("ExpireTimestamp", Numbers::int64);
         }
         if version >= 4 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
         sample
     }
@@ -2214,8 +2307,8 @@ impl Sample for OffsetCommitValue<'static> {
 impl Sample for OffsetDeleteRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2223,8 +2316,8 @@ impl Sample for OffsetDeleteRequest<'static> {
 impl Sample for offset_delete_request::OffsetDeleteRequestTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2232,7 +2325,7 @@ impl Sample for offset_delete_request::OffsetDeleteRequestTopic<'static> {
 impl Sample for offset_delete_request::OffsetDeleteRequestPartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
         sample
     }
 }
@@ -2240,9 +2333,9 @@ impl Sample for offset_delete_request::OffsetDeleteRequestPartition {
 impl Sample for OffsetDeleteResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.throttle_time_ms = n.int32();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2250,8 +2343,8 @@ impl Sample for OffsetDeleteResponse<'static> {
 impl Sample for offset_delete_response::OffsetDeleteResponseTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2259,8 +2352,8 @@ impl Sample for offset_delete_response::OffsetDeleteResponseTopic<'static> {
 impl Sample for offset_delete_response::OffsetDeleteResponsePartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.error_code = ErrorCode(n.int16());
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -2269,20 +2362,22 @@ impl Sample for OffsetFetchRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 7 {
-            sample.group_id = n.string();
+            sample.group_id = n.field("GroupId", Numbers::string);
         }
         if version <= 7 {
-            sample.topics = if version >= 2 && n.flip() {
-                None
-            } else {
-                Some(n.array(|n| Sample::sample(version, n)))
-            };
+            sample.topics = n.field("Topics", |n| {
+                if version >= 2 && n.null() {
+                    None
+                } else {
+                    Some(n.array(|n| Sample::sample(version, n)))
+                }
+            });
         }
         if version >= 8 {
-            sample.groups = n.array(|n| Sample::sample(version, n));
+            sample.groups = n.field("Groups", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version >= 7 {
-            sample.require_stable = n.flip();
+            sample.require_stable = n.field("RequireStable", Numbers::flip);
         }
         sample
     }
@@ -2291,8 +2386,8 @@ impl Sample for OffsetFetchRequest<'static> {
 impl Sample for offset_fetch_request::OffsetFetchRequestTopic<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partition_indexes = n.array(Numbers::int32);
+        sample.name = n.field("Name", Numbers::string);
+        sample.partition_indexes = n.field("PartitionIndexes", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -2300,14 +2395,17 @@ impl Sample for offset_fetch_request::OffsetFetchRequestTopic<'static> {
 impl Sample for offset_fetch_request::OffsetFetchRequestGroup<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         if version >= 9 {
-            sample.member_id = if n.flip() { None } else { Some(n.string()) };
+            sample.member_id =
+                n.field("MemberId", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 9 {
-            sample.member_epoch = n.int32();
+            sample.member_epoch = n.field("MemberEpoch", Numbers::int32);
         }
-        sample.topics = if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+        sample.topics = n.field("Topics", |n| {
+            if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+        });
         sample
     }
 }
@@ -2316,12 +2414,12 @@ impl Sample for offset_fetch_request::OffsetFetchRequestTopics<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 9 {
-            sample.name = n.string();
+            sample.name = n.field("Name", Numbers::string);
         }
         if version >= 10 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partition_indexes = n.array(Numbers::int32);
+        sample.partition_indexes = n.field("PartitionIndexes", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -2330,16 +2428,16 @@ impl Sample for OffsetFetchResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
         if version <= 7 {
-            sample.topics = n.array(|n| Sample::sample(version, n));
+            sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         }
         if (2..=7).contains(&version) {
-            sample.error_code = ErrorCode(n.int16());
+            sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         }
         if version >= 8 {
-            sample.groups = n.array(|n| Sample::sample(version, n));
+            sample.groups = n.field("Groups", |n| n.array(|n| Sample::sample(version, n)));
         }
         sample
     }
@@ -2348,8 +2446,8 @@ impl Sample for OffsetFetchResponse<'static> {
 impl Sample for offset_fetch_response::OffsetFetchResponseTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2357,13 +2455,13 @@ impl Sample for offset_fetch_response::OffsetFetchResponseTopic<'static> {
 impl Sample for offset_fetch_response::OffsetFetchResponsePartition<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.committed_offset = n.int64();
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.committed_offset = n.field("CommittedOffset", Numbers::int64);
         if version >= 5 {
-            sample.committed_leader_epoch = n.int32();
+            sample.committed_leader_epoch = n.field("CommittedLeaderEpoch", Numbers::int32);
         }
-        sample.metadata = if n.flip() { None } else { Some(n.string()) };
-        sample.error_code = ErrorCode(n.int16());
+        sample.metadata = n.field("Metadata", |n| if n.null() { None } else { Some(n.string()) });
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -2371,9 +2469,9 @@ impl Sample for offset_fetch_response::OffsetFetchResponsePartition<'static> {
 impl Sample for offset_fetch_response::OffsetFetchResponseGroup<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.topics = n.array(|n| Sample::sample(version, n));
-        sample.error_code = ErrorCode(n.int16());
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -2382,12 +2480,12 @@ impl Sample for offset_fetch_response::OffsetFetchResponseTopics<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 9 {
-            sample.name = n.string();
+            sample.name = n.field("Name", Numbers::string);
         }
         if version >= 10 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2395,11 +2493,11 @@ impl Sample for offset_fetch_response::OffsetFetchResponseTopics<'static> {
 impl Sample for offset_fetch_response::OffsetFetchResponsePartitions<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_index = n.int32();
-        sample.committed_offset = n.int64();
-        sample.committed_leader_epoch = n.int32();
-        sample.metadata = if n.flip() { None } else { Some(n.string()) };
-        sample.error_code = ErrorCode(n.int16());
+        sample.partition_index = n.field("PartitionIndex", Numbers::int32);
+        sample.committed_offset = n.field("CommittedOffset", Numbers::int64);
+        sample.committed_leader_epoch = n.field("CommittedLeaderEpoch", Numbers::int32);
+        sample.metadata = n.field("Metadata", |n| if n.null() { None } else { Some(n.string()) });
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         sample
     }
 }
@@ -2408,9 +2506,9 @@ impl Sample for OffsetForLeaderEpochRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 3 {
-            sample.replica_id = n.int32();
+            sample.replica_id = n.field("ReplicaId", Numbers::int32);
         }
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2418,8 +2516,8 @@ impl Sample for OffsetForLeaderEpochRequest<'static> {
 impl Sample for offset_for_leader_epoch_request::OffsetForLeaderTopic<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2427,9 +2525,9 @@ impl Sample for offset_for_leader_epoch_request::OffsetForLeaderTopic<'static> {
 impl Sample for offset_for_leader_epoch_request::OffsetForLeaderPartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition = n.int32();
-        sample.current_leader_epoch = n.int32();
-        sample.leader_epoch = n.int32();
+        sample.partition = n.field("Partition", Numbers::int32);
+        sample.current_leader_epoch = n.field("CurrentLeaderEpoch", Numbers::int32);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
         sample
     }
 }
@@ -2437,8 +2535,8 @@ impl Sample for offset_for_leader_epoch_request::OffsetForLeaderPartition {
 impl Sample for OffsetForLeaderEpochResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.throttle_time_ms = n.int32();
-        sample.topics = n.array(|n| Sample::sample(version, n));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
+        sample.topics = n.field("Topics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2446,8 +2544,8 @@ impl Sample for OffsetForLeaderEpochResponse<'static> {
 impl Sample for offset_for_leader_epoch_response::OffsetForLeaderTopicResult<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic = n.string();
-        sample.partitions = n.array(|n| Sample::sample(version, n));
+        sample.topic = n.field("Topic", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2455,10 +2553,10 @@ impl Sample for offset_for_leader_epoch_response::OffsetForLeaderTopicResult<'st
 impl Sample for offset_for_leader_epoch_response::EpochEndOffset {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.error_code = ErrorCode(n.int16());
-        sample.partition = n.int32();
-        sample.leader_epoch = n.int32();
-        sample.end_offset = n.int64();
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.partition = n.field("Partition", Numbers::int32);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
+        sample.end_offset = n.field("EndOffset", Numbers::int64);
         sample
     }
 }
@@ -2466,23 +2564,42 @@ impl Sample for offset_for_leader_epoch_response::EpochEndOffset {
 impl Sample for PartitionChangeRecord {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_id = n.int32();
-        sample.topic_id = n.uuid();
-        sample.isr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
-        sample.leader = n.int32();
-        sample.replicas = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
-        sample.removing_replicas = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
-        sample.adding_replicas = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
-        sample.leader_recovery_state = n.int8();
+        sample.partition_id = n.field("PartitionId", Numbers::int32);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.isr =
+            n.field("Isr", |n| if n.null() { None } else { Some(n.array(Numbers::int32)) });
+        sample.leader = n.field("Leader", Numbers::int32);
+        sample.replicas =
+            n.field("Replicas", |n| if n.null() { None } else { Some(n.array(Numbers::int32)) });
+        sample.removing_replicas = n.field("RemovingReplicas", |n| {
+            if n.null() { None } else { Some(n.array(Numbers::int32)) }
+        });
+        sample.adding_replicas =
+            n.field(
+                "AddingReplicas",
+                |n| {
+                    if n.null() { None } else { Some(n.array(Numbers::int32)) }
+                },
+            );
+        sample.leader_recovery_state = n.field("LeaderRecoveryState", Numbers::int8);
         if version >= 1 {
-            sample.directories = if n.flip() { None } else { Some(n.array(Numbers::uuid)) };
+            sample.directories =
+                n.field(
+                    "Directories",
+                    |n| {
+                        if n.null() { None } else { Some(n.array(Numbers::uuid)) }
+                    },
+                );
         }
         if version >= 2 {
-            sample.eligible_leader_replicas =
-                if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+            sample.eligible_leader_replicas = n.field("EligibleLeaderReplicas", |n| {
+                if n.null() { None } else { Some(n.array(Numbers::int32)) }
+            });
         }
         if version >= 2 {
-            sample.last_known_elr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+            sample.last_known_elr = n.field("LastKnownElr", |n| {
+                if n.null() { None } else { Some(n.array(Numbers::int32)) }
+            });
         }
         sample
     }
@@ -2491,25 +2608,28 @@ impl Sample for PartitionChangeRecord {
 impl Sample for PartitionRecord {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.partition_id = n.int32();
-        sample.topic_id = n.uuid();
-        sample.replicas = n.array(Numbers::int32);
-        sample.isr = n.array(Numbers::int32);
-        sample.removing_replicas = n.array(Numbers::int32);
-        sample.adding_replicas = n.array(Numbers::int32);
-        sample.leader = n.int32();
-        sample.leader_recovery_state = n.int8();
-        sample.leader_epoch = n.int32();
-        sample.partition_epoch = n.int32();
+        sample.partition_id = n.field("PartitionId", Numbers::int32);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.replicas = n.field("Replicas", |n| n.array(Numbers::int32));
+        sample.isr = n.field("Isr", |n| n.array(Numbers::int32));
+        sample.removing_replicas = n.field("RemovingReplicas", |n| n.array(Numbers::int32));
+        sample.adding_replicas = n.field("AddingReplicas", |n| n.array(Numbers::int32));
+        sample.leader = n.field("Leader", Numbers::int32);
+        sample.leader_recovery_state = n.field("LeaderRecoveryState", Numbers::int8);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
+        sample.partition_epoch = n.field("PartitionEpoch", Numbers::int32);
         if version >= 1 {
-            sample.directories = n.array(Numbers::uuid);
+            sample.directories = n.field("Directories", |n| n.array(Numbers::uuid));
         }
         if version >= 2 {
-            sample.eligible_leader_replicas =
-                if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+            sample.eligible_leader_replicas = n.field("EligibleLeaderReplicas", |n| {
+                if n.null() { None } else { Some(n.array(Numbers::int32)) }
+            });
         }
         if version >= 2 {
-            sample.last_known_elr = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+            sample.last_known_elr = n.field("LastKnownElr", |n| {
+                if n.null() { None } else { Some(n.array(Numbers::int32)) }
+            });
         }
         sample
     }
@@ -2518,10 +2638,11 @@ impl Sample for PartitionRecord {
 impl Sample for ProduceRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.transactional_id = if n.flip() { None } else { Some(n.string()) };
-        sample.acks = n.int16();
-        sample.timeout_ms = n.int32();
-        sample.topic_data = n.array(|n| Sample::sample(version, n));
+        sample.transactional_id =
+            n.field("TransactionalId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.acks = n.field("Acks", Numbers::int16);
+        sample.timeout_ms = n.field("TimeoutMs", Numbers::int32);
+        sample.topic_data = n.field("TopicData", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2530,12 +2651,13 @@ impl Sample for produce_request::TopicProduceData<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 12 {
-            sample.name = n.string();
+            sample.name = n.field("Name", Numbers::string);
         }
         if version >= 13 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partition_data = n.array(|n| Sample::sample(version, n));
+        sample.partition_data =
+            n.field("PartitionData", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2543,8 +2665,14 @@ impl Sample for produce_request::TopicProduceData<'static> {
 impl Sample for produce_request::PartitionProduceData<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.index = n.int32();
-        sample.records = if n.flip() { Records::Null } else { Records::Inline(n.bytes()) };
+        sample.index = n.field("Index", Numbers::int32);
+        sample.records =
+            n.field(
+                "Records",
+                |n| {
+                    if n.null() { Records::Null } else { Records::Inline(n.bytes()) }
+                },
+            );
         sample
     }
 }
@@ -2552,10 +2680,11 @@ impl Sample for produce_request::PartitionProduceData<'static> {
 impl Sample for ProduceResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.responses = n.array(|n| Sample::sample(version, n));
-        sample.throttle_time_ms = n.int32();
+        sample.responses = n.field("Responses", |n| n.array(|n| Sample::sample(version, n)));
+        sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         if version >= 10 {
-            sample.node_endpoints = n.array(|n| Sample::sample(version, n));
+            sample.node_endpoints =
+                n.field("NodeEndpoints", |n| n.array(|n| Sample::sample(version, n)));
         }
         sample
     }
@@ -2565,12 +2694,13 @@ impl Sample for produce_response::TopicProduceResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 12 {
-            sample.name = n.string();
+            sample.name = n.field("Name", Numbers::string);
         }
         if version >= 13 {
-            sample.topic_id = n.uuid();
+            sample.topic_id = n.field("TopicId", Numbers::uuid);
         }
-        sample.partition_responses = n.array(|n| Sample::sample(version, n));
+        sample.partition_responses =
+            n.field("PartitionResponses", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2578,21 +2708,23 @@ impl Sample for produce_response::TopicProduceResponse<'static> {
 impl Sample for produce_response::PartitionProduceResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.index = n.int32();
-        sample.error_code = ErrorCode(n.int16());
-        sample.base_offset = n.int64();
-        sample.log_append_time_ms = n.int64();
+        sample.index = n.field("Index", Numbers::int32);
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
+        sample.base_offset = n.field("BaseOffset", Numbers::int64);
+        sample.log_append_time_ms = n.field("LogAppendTimeMs", Numbers::int64);
         if version >= 5 {
-            sample.log_start_offset = n.int64();
+            sample.log_start_offset = n.field("LogStartOffset", Numbers::int64);
         }
         if version >= 8 {
-            sample.record_errors = n.array(|n| Sample::sample(version, n));
+            sample.record_errors =
+                n.field("RecordErrors", |n| n.array(|n| Sample::sample(version, n)));
         }
         if version >= 8 {
-            sample.error_message = if n.flip() { None } else { Some(n.string()) };
+            sample.error_message =
+                n.field("ErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 10 {
-            sample.current_leader = Sample::sample(version, n);
+            sample.current_leader = n.field("CurrentLeader", |n| Sample::sample(version, n));
         }
         sample
     }
@@ -2601,8 +2733,9 @@ impl Sample for produce_response::PartitionProduceResponse<'static> {
 impl Sample for produce_response::BatchIndexAndErrorMessage<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.batch_index = n.int32();
-        sample.batch_index_error_message = if n.flip() { None } else { Some(n.string()) };
+        sample.batch_index = n.field("BatchIndex", Numbers::int32);
+        sample.batch_index_error_message =
+            n.field("BatchIndexErrorMessage", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -2610,8 +2743,8 @@ impl Sample for produce_response::BatchIndexAndErrorMessage<'static> {
 impl Sample for produce_response::LeaderIdAndEpoch {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.leader_id = n.int32();
-        sample.leader_epoch = n.int32();
+        sample.leader_id = n.field("LeaderId", Numbers::int32);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
         sample
     }
 }
@@ -2619,10 +2752,10 @@ impl Sample for produce_response::LeaderIdAndEpoch {
 impl Sample for produce_response::NodeEndpoint<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.node_id = n.int32();
-        sample.host = n.string();
-        sample.port = n.int32();
-        sample.rack = if n.flip() { None } else { Some(n.string()) };
+        sample.node_id = n.field("NodeId", Numbers::int32);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", Numbers::int32);
+        sample.rack = n.field("Rack", |n| if n.null() { None } else { Some(n.string()) });
         sample
     }
 }
@@ -2630,9 +2763,9 @@ impl Sample for produce_response::NodeEndpoint<'static> {
 impl Sample for ProducerIdsRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.broker_id = n.int32();
-        sample.broker_epoch = n.int64();
-        sample.next_producer_id = n.int64();
+        sample.broker_id = n.field("BrokerId", Numbers::int32);
+        sample.broker_epoch = n.field("BrokerEpoch", Numbers::int64);
+        sample.next_producer_id = n.field("NextProducerId", Numbers::int64);
         sample
     }
 }
@@ -2640,8 +2773,9 @@ impl Sample for ProducerIdsRecord {
 impl Sample for ProducerSnapshot {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.crc = n.int32().cast_unsigned();
-        sample.producer_entries = n.array(|n| Sample::sample(version, n));
+        sample.crc = n.field("Crc", |n| n.int32().cast_unsigned());
+        sample.producer_entries =
+            n.field("ProducerEntries", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2649,14 +2783,14 @@ impl Sample for ProducerSnapshot {
 impl Sample for producer_snapshot::ProducerEntry {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.producer_id = n.int64();
-        sample.epoch = n.int16();
-        sample.last_sequence = n.int32();
-        sample.last_offset = n.int64();
-        sample.offset_delta = n.int32();
-        sample.timestamp = n.int64();
-        sample.coordinator_epoch = n.int32();
-        sample.current_txn_first_offset = n.int64();
+        sample.producer_id = n.field("ProducerId", Numbers::int64);
+        sample.epoch = n.field("Epoch", Numbers::int16);
+        sample.last_sequence = n.field("LastSequence", Numbers::int32);
+        sample.last_offset = n.field("LastOffset", Numbers::int64);
+        sample.offset_delta = n.field("OffsetDelta", Numbers::int32);
+        sample.timestamp = n.field("Timestamp", Numbers::int64);
+        sample.coordinator_epoch = n.field("CoordinatorEpoch", Numbers::int32);
+        sample.current_txn_first_offset = n.field("CurrentTxnFirstOffset", Numbers::int64);
         sample
     }
 }
@@ -2665,20 +2799,21 @@ impl Sample for QuorumStateData<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version <= 0 {
-            sample.cluster_id = n.string();
+            sample.cluster_id = n.field("ClusterId", Numbers::string);
         }
-        sample.leader_id = n.int32();
-        sample.leader_epoch = n.int32();
-        sample.voted_id = n.int32();
+        sample.leader_id = n.field("LeaderId", Numbers::int32);
+        sample.leader_epoch = n.field("LeaderEpoch", Numbers::int32);
+        sample.voted_id = n.field("VotedId", Numbers::int32);
         if version >= 1 {
-            sample.voted_directory_id = n.uuid();
+            sample.voted_directory_id = n.field("VotedDirectoryId", Numbers::uuid);
         }
         if version <= 0 {
-            sample.applied_offset = n.int64();
+            sample.applied_offset = n.field("AppliedOffset", Numbers::int64);
         }
         if version <= 0 {
-            sample.current_voters =
-                if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
+            sample.current_voters = n.field("CurrentVoters", |n| {
+                if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+            });
         }
         sample
     }
@@ -2687,7 +2822,7 @@ impl Sample for QuorumStateData<'static> {
 impl Sample for quorum_state_data::Voter {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.voter_id = n.int32();
+        sample.voter_id = n.field("VoterId", Numbers::int32);
         sample
     }
 }
@@ -2695,24 +2830,26 @@ impl Sample for quorum_state_data::Voter {
 impl Sample for RegisterBrokerRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.broker_id = n.int32();
+        sample.broker_id = n.field("BrokerId", Numbers::int32);
         if version >= 2 {
-            sample.is_migrating_zk_broker = n.flip();
+            sample.is_migrating_zk_broker = n.field("IsMigratingZkBroker", Numbers::flip);
         }
-        sample.incarnation_id = n.uuid();
-        sample.broker_epoch = n.int64();
-        sample.end_points = n.array(|n| Sample::sample(version, n));
-        sample.features = n.array(|n| Sample::sample(version, n));
-        sample.rack = if n.flip() { None } else { Some(n.string()) };
-        sample.fenced = n.flip();
+        sample.incarnation_id = n.field("IncarnationId", Numbers::uuid);
+        sample.broker_epoch = n.field("BrokerEpoch", Numbers::int64);
+        sample.end_points = n.field("EndPoints", |n| n.array(|n| Sample::sample(version, n)));
+        sample.features = n.field("Features", |n| n.array(|n| Sample::sample(version, n)));
+        sample.rack = n.field("Rack", |n| if n.null() { None } else { Some(n.string()) });
+        sample.fenced = n.field("Fenced", Numbers::flip);
         if version >= 1 {
-            sample.in_controlled_shutdown = n.flip();
+            sample.in_controlled_shutdown = n.field("InControlledShutdown", Numbers::flip);
         }
         if version >= 3 {
-            sample.log_dirs = n.array(Numbers::uuid);
+            sample.log_dirs = n.field("LogDirs", |n| n.array(Numbers::uuid));
         }
         if version >= 4 {
-            sample.cordoned_log_dirs = if n.flip() { None } else { Some(n.array(Numbers::uuid)) };
+            sample.cordoned_log_dirs = n.field("CordonedLogDirs", |n| {
+                if n.null() { None } else { Some(n.array(Numbers::uuid)) }
+            });
         }
         sample
     }
@@ -2721,10 +2858,10 @@ impl Sample for RegisterBrokerRecord<'static> {
 impl Sample for register_broker_record::BrokerEndpoint<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.host = n.string();
-        sample.port = n.int16().cast_unsigned();
-        sample.security_protocol = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", |n| n.int16().cast_unsigned());
+        sample.security_protocol = n.field("SecurityProtocol", Numbers::int16);
         sample
     }
 }
@@ -2732,9 +2869,9 @@ impl Sample for register_broker_record::BrokerEndpoint<'static> {
 impl Sample for register_broker_record::BrokerFeature<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.min_supported_version = n.int16();
-        sample.max_supported_version = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.min_supported_version = n.field("MinSupportedVersion", Numbers::int16);
+        sample.max_supported_version = n.field("MaxSupportedVersion", Numbers::int16);
         sample
     }
 }
@@ -2742,11 +2879,11 @@ impl Sample for register_broker_record::BrokerFeature<'static> {
 impl Sample for RegisterControllerRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.controller_id = n.int32();
-        sample.incarnation_id = n.uuid();
-        sample.zk_migration_ready = n.flip();
-        sample.end_points = n.array(|n| Sample::sample(version, n));
-        sample.features = n.array(|n| Sample::sample(version, n));
+        sample.controller_id = n.field("ControllerId", Numbers::int32);
+        sample.incarnation_id = n.field("IncarnationId", Numbers::uuid);
+        sample.zk_migration_ready = n.field("ZkMigrationReady", Numbers::flip);
+        sample.end_points = n.field("EndPoints", |n| n.array(|n| Sample::sample(version, n)));
+        sample.features = n.field("Features", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2754,10 +2891,10 @@ impl Sample for RegisterControllerRecord<'static> {
 impl Sample for register_controller_record::ControllerEndpoint<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.host = n.string();
-        sample.port = n.int16().cast_unsigned();
-        sample.security_protocol = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", |n| n.int16().cast_unsigned());
+        sample.security_protocol = n.field("SecurityProtocol", Numbers::int16);
         sample
     }
 }
@@ -2765,9 +2902,9 @@ impl Sample for register_controller_record::ControllerEndpoint<'static> {
 impl Sample for register_controller_record::ControllerFeature<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.min_supported_version = n.int16();
-        sample.max_supported_version = n.int16();
+        sample.name = n.field("Name", Numbers::string);
+        sample.min_supported_version = n.field("MinSupportedVersion", Numbers::int16);
+        sample.max_supported_version = n.field("MaxSupportedVersion", Numbers::int16);
         sample
     }
 }
@@ -2775,7 +2912,7 @@ impl Sample for register_controller_record::ControllerFeature<'static> {
 impl Sample for RemoveAccessControlEntryRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.id = n.uuid();
+        sample.id = n.field("Id", Numbers::uuid);
         sample
     }
 }
@@ -2783,7 +2920,7 @@ impl Sample for RemoveAccessControlEntryRecord {
 impl Sample for RemoveDelegationTokenRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.token_id = n.string();
+        sample.token_id = n.field("TokenId", Numbers::string);
         sample
     }
 }
@@ -2791,7 +2928,7 @@ impl Sample for RemoveDelegationTokenRecord<'static> {
 impl Sample for RemoveTopicRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
         sample
     }
 }
@@ -2799,8 +2936,8 @@ impl Sample for RemoveTopicRecord {
 impl Sample for RemoveUserScramCredentialRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.mechanism = n.int8();
+        sample.name = n.field("Name", Numbers::string);
+        sample.mechanism = n.field("Mechanism", Numbers::int8);
         sample
     }
 }
@@ -2808,8 +2945,8 @@ impl Sample for RemoveUserScramCredentialRecord<'static> {
 impl Sample for ShareGroupCurrentMemberAssignmentKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -2817,10 +2954,11 @@ impl Sample for ShareGroupCurrentMemberAssignmentKey<'static> {
 impl Sample for ShareGroupCurrentMemberAssignmentValue {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_epoch = n.int32();
-        sample.previous_member_epoch = n.int32();
-        sample.state = n.int8();
-        sample.assigned_partitions = n.array(|n| Sample::sample(version, n));
+        sample.member_epoch = n.field("MemberEpoch", Numbers::int32);
+        sample.previous_member_epoch = n.field("PreviousMemberEpoch", Numbers::int32);
+        sample.state = n.field("State", Numbers::int8);
+        sample.assigned_partitions =
+            n.field("AssignedPartitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2828,8 +2966,8 @@ impl Sample for ShareGroupCurrentMemberAssignmentValue {
 impl Sample for share_group_current_member_assignment_value::TopicPartitions {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -2837,8 +2975,8 @@ impl Sample for share_group_current_member_assignment_value::TopicPartitions {
 impl Sample for ShareGroupMemberMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -2846,10 +2984,11 @@ impl Sample for ShareGroupMemberMetadataKey<'static> {
 impl Sample for ShareGroupMemberMetadataValue<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.rack_id = if n.flip() { None } else { Some(n.string()) };
-        sample.client_id = n.string();
-        sample.client_host = n.string();
-        sample.subscribed_topic_names = n.array(Numbers::string);
+        sample.rack_id = n.field("RackId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.client_id = n.field("ClientId", Numbers::string);
+        sample.client_host = n.field("ClientHost", Numbers::string);
+        sample.subscribed_topic_names =
+            n.field("SubscribedTopicNames", |n| n.array(Numbers::string));
         sample
     }
 }
@@ -2857,7 +2996,7 @@ impl Sample for ShareGroupMemberMetadataValue<'static> {
 impl Sample for ShareGroupMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -2865,8 +3004,8 @@ impl Sample for ShareGroupMetadataKey<'static> {
 impl Sample for ShareGroupMetadataValue {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.epoch = n.int32();
-        sample.metadata_hash = n.int64();
+        sample.epoch = n.field("Epoch", Numbers::int32);
+        sample.metadata_hash = n.field("MetadataHash", Numbers::int64);
         sample
     }
 }
@@ -2874,7 +3013,7 @@ impl Sample for ShareGroupMetadataValue {
 impl Sample for ShareGroupStatePartitionMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -2882,9 +3021,12 @@ impl Sample for ShareGroupStatePartitionMetadataKey<'static> {
 impl Sample for ShareGroupStatePartitionMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.initializing_topics = n.array(|n| Sample::sample(version, n));
-        sample.initialized_topics = n.array(|n| Sample::sample(version, n));
-        sample.deleting_topics = n.array(|n| Sample::sample(version, n));
+        sample.initializing_topics =
+            n.field("InitializingTopics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.initialized_topics =
+            n.field("InitializedTopics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.deleting_topics =
+            n.field("DeletingTopics", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2892,9 +3034,9 @@ impl Sample for ShareGroupStatePartitionMetadataValue<'static> {
 impl Sample for share_group_state_partition_metadata_value::TopicPartitionsInfo<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.topic_name = n.string();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.topic_name = n.field("TopicName", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -2902,8 +3044,8 @@ impl Sample for share_group_state_partition_metadata_value::TopicPartitionsInfo<
 impl Sample for share_group_state_partition_metadata_value::TopicInfo<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.topic_name = n.string();
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.topic_name = n.field("TopicName", Numbers::string);
         sample
     }
 }
@@ -2911,8 +3053,8 @@ impl Sample for share_group_state_partition_metadata_value::TopicInfo<'static> {
 impl Sample for ShareGroupTargetAssignmentMemberKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -2920,7 +3062,8 @@ impl Sample for ShareGroupTargetAssignmentMemberKey<'static> {
 impl Sample for ShareGroupTargetAssignmentMemberValue {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_partitions = n.array(|n| Sample::sample(version, n));
+        sample.topic_partitions =
+            n.field("TopicPartitions", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2928,8 +3071,8 @@ impl Sample for ShareGroupTargetAssignmentMemberValue {
 impl Sample for share_group_target_assignment_member_value::TopicPartition {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.topic_id = n.uuid();
-        sample.partitions = n.array(Numbers::int32);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -2937,7 +3080,7 @@ impl Sample for share_group_target_assignment_member_value::TopicPartition {
 impl Sample for ShareGroupTargetAssignmentMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -2945,8 +3088,8 @@ impl Sample for ShareGroupTargetAssignmentMetadataKey<'static> {
 impl Sample for ShareGroupTargetAssignmentMetadataValue {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.assignment_epoch = n.int32();
-        sample.assignment_timestamp = n.int64();
+        sample.assignment_epoch = n.field("AssignmentEpoch", Numbers::int32);
+        sample.assignment_timestamp = n.field("AssignmentTimestamp", Numbers::int64);
         sample
     }
 }
@@ -2954,7 +3097,7 @@ impl Sample for ShareGroupTargetAssignmentMetadataValue {
 impl Sample for SnapshotFooterRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.version = n.int16();
+        sample.version = n.field("Version", Numbers::int16);
         sample
     }
 }
@@ -2962,8 +3105,8 @@ impl Sample for SnapshotFooterRecord {
 impl Sample for SnapshotHeaderRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.version = n.int16();
-        sample.last_contained_log_timestamp = n.int64();
+        sample.version = n.field("Version", Numbers::int16);
+        sample.last_contained_log_timestamp = n.field("LastContainedLogTimestamp", Numbers::int64);
         sample
     }
 }
@@ -2971,8 +3114,8 @@ impl Sample for SnapshotHeaderRecord {
 impl Sample for StreamsGroupCurrentMemberAssignmentKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -2980,15 +3123,18 @@ impl Sample for StreamsGroupCurrentMemberAssignmentKey<'static> {
 impl Sample for StreamsGroupCurrentMemberAssignmentValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_epoch = n.int32();
-        sample.previous_member_epoch = n.int32();
-        sample.state = n.int8();
-        sample.active_tasks = n.array(|n| Sample::sample(version, n));
-        sample.standby_tasks = n.array(|n| Sample::sample(version, n));
-        sample.warmup_tasks = n.array(|n| Sample::sample(version, n));
-        sample.active_tasks_pending_revocation = n.array(|n| Sample::sample(version, n));
-        sample.standby_tasks_pending_revocation = n.array(|n| Sample::sample(version, n));
-        sample.warmup_tasks_pending_revocation = n.array(|n| Sample::sample(version, n));
+        sample.member_epoch = n.field("MemberEpoch", Numbers::int32);
+        sample.previous_member_epoch = n.field("PreviousMemberEpoch", Numbers::int32);
+        sample.state = n.field("State", Numbers::int8);
+        sample.active_tasks = n.field("ActiveTasks", |n| n.array(|n| Sample::sample(version, n)));
+        sample.standby_tasks = n.field("StandbyTasks", |n| n.array(|n| Sample::sample(version, n)));
+        sample.warmup_tasks = n.field("WarmupTasks", |n| n.array(|n| Sample::sample(version, n)));
+        sample.active_tasks_pending_revocation =
+            n.field("ActiveTasksPendingRevocation", |n| n.array(|n| Sample::sample(version, n)));
+        sample.standby_tasks_pending_revocation =
+            n.field("StandbyTasksPendingRevocation", |n| n.array(|n| Sample::sample(version, n)));
+        sample.warmup_tasks_pending_revocation =
+            n.field("WarmupTasksPendingRevocation", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -2996,9 +3142,11 @@ impl Sample for StreamsGroupCurrentMemberAssignmentValue<'static> {
 impl Sample for streams_group_current_member_assignment_value::TaskIds<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.subtopology_id = n.string();
-        sample.partitions = n.array(Numbers::int32);
-        sample.assignment_epochs = if n.flip() { None } else { Some(n.array(Numbers::int32)) };
+        sample.subtopology_id = n.field("SubtopologyId", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
+        sample.assignment_epochs = n.field("AssignmentEpochs", |n| {
+            if n.null() { None } else { Some(n.array(Numbers::int32)) }
+        });
         sample
     }
 }
@@ -3006,8 +3154,8 @@ impl Sample for streams_group_current_member_assignment_value::TaskIds<'static> 
 impl Sample for StreamsGroupMemberMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -3015,15 +3163,22 @@ impl Sample for StreamsGroupMemberMetadataKey<'static> {
 impl Sample for StreamsGroupMemberMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.instance_id = if n.flip() { None } else { Some(n.string()) };
-        sample.rack_id = if n.flip() { None } else { Some(n.string()) };
-        sample.client_id = n.string();
-        sample.client_host = n.string();
-        sample.rebalance_timeout_ms = n.int32();
-        sample.topology_epoch = n.int32();
-        sample.process_id = n.string();
-        sample.user_endpoint = if n.flip() { None } else { Some(Sample::sample(version, n)) };
-        sample.client_tags = n.array(|n| Sample::sample(version, n));
+        sample.instance_id =
+            n.field("InstanceId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.rack_id = n.field("RackId", |n| if n.null() { None } else { Some(n.string()) });
+        sample.client_id = n.field("ClientId", Numbers::string);
+        sample.client_host = n.field("ClientHost", Numbers::string);
+        sample.rebalance_timeout_ms = n.field("RebalanceTimeoutMs", Numbers::int32);
+        sample.topology_epoch = n.field("TopologyEpoch", Numbers::int32);
+        sample.process_id = n.field("ProcessId", Numbers::string);
+        sample.user_endpoint =
+            n.field(
+                "UserEndpoint",
+                |n| {
+                    if n.null() { None } else { Some(Sample::sample(version, n)) }
+                },
+            );
+        sample.client_tags = n.field("ClientTags", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3031,8 +3186,8 @@ impl Sample for StreamsGroupMemberMetadataValue<'static> {
 impl Sample for streams_group_member_metadata_value::Endpoint<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.host = n.string();
-        sample.port = n.int16().cast_unsigned();
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", |n| n.int16().cast_unsigned());
         sample
     }
 }
@@ -3040,8 +3195,8 @@ impl Sample for streams_group_member_metadata_value::Endpoint<'static> {
 impl Sample for streams_group_member_metadata_value::KeyValue<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.key = n.string();
-        sample.value = n.string();
+        sample.key = n.field("Key", Numbers::string);
+        sample.value = n.field("Value", Numbers::string);
         sample
     }
 }
@@ -3049,7 +3204,7 @@ impl Sample for streams_group_member_metadata_value::KeyValue<'static> {
 impl Sample for StreamsGroupMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -3057,13 +3212,16 @@ impl Sample for StreamsGroupMetadataKey<'static> {
 impl Sample for StreamsGroupMetadataValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.epoch = n.int32();
-        sample.metadata_hash = n.int64();
-        sample.validated_topology_epoch = n.int32();
-        sample.last_assignment_configs =
-            if n.flip() { None } else { Some(n.array(|n| Sample::sample(version, n))) };
-        sample.stored_description_topology_epoch = n.int32();
-        sample.failed_description_topology_epoch = n.int32();
+        sample.epoch = n.field("Epoch", Numbers::int32);
+        sample.metadata_hash = n.field("MetadataHash", Numbers::int64);
+        sample.validated_topology_epoch = n.field("ValidatedTopologyEpoch", Numbers::int32);
+        sample.last_assignment_configs = n.field("LastAssignmentConfigs", |n| {
+            if n.null() { None } else { Some(n.array(|n| Sample::sample(version, n))) }
+        });
+        sample.stored_description_topology_epoch =
+            n.field("StoredDescriptionTopologyEpoch", Numbers::int32);
+        sample.failed_description_topology_epoch =
+            n.field("FailedDescriptionTopologyEpoch", Numbers::int32);
         sample
     }
 }
@@ -3071,8 +3229,8 @@ impl Sample for StreamsGroupMetadataValue<'static> {
 impl Sample for streams_group_metadata_value::LastAssignmentConfig<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.key = n.string();
-        sample.value = n.string();
+        sample.key = n.field("Key", Numbers::string);
+        sample.value = n.field("Value", Numbers::string);
         sample
     }
 }
@@ -3080,8 +3238,8 @@ impl Sample for streams_group_metadata_value::LastAssignmentConfig<'static> {
 impl Sample for StreamsGroupTargetAssignmentMemberKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.member_id = n.field("MemberId", Numbers::string);
         sample
     }
 }
@@ -3089,9 +3247,9 @@ impl Sample for StreamsGroupTargetAssignmentMemberKey<'static> {
 impl Sample for StreamsGroupTargetAssignmentMemberValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.active_tasks = n.array(|n| Sample::sample(version, n));
-        sample.standby_tasks = n.array(|n| Sample::sample(version, n));
-        sample.warmup_tasks = n.array(|n| Sample::sample(version, n));
+        sample.active_tasks = n.field("ActiveTasks", |n| n.array(|n| Sample::sample(version, n)));
+        sample.standby_tasks = n.field("StandbyTasks", |n| n.array(|n| Sample::sample(version, n)));
+        sample.warmup_tasks = n.field("WarmupTasks", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3099,8 +3257,8 @@ impl Sample for StreamsGroupTargetAssignmentMemberValue<'static> {
 impl Sample for streams_group_target_assignment_member_value::TaskIds<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.subtopology_id = n.string();
-        sample.partitions = n.array(Numbers::int32);
+        sample.subtopology_id = n.field("SubtopologyId", Numbers::string);
+        sample.partitions = n.field("Partitions", |n| n.array(Numbers::int32));
         sample
     }
 }
@@ -3108,7 +3266,7 @@ impl Sample for streams_group_target_assignment_member_value::TaskIds<'static> {
 impl Sample for StreamsGroupTargetAssignmentMetadataKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -3116,8 +3274,8 @@ impl Sample for StreamsGroupTargetAssignmentMetadataKey<'static> {
 impl Sample for StreamsGroupTargetAssignmentMetadataValue {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.assignment_epoch = n.int32();
-        sample.assignment_timestamp = n.int64();
+        sample.assignment_epoch = n.field("AssignmentEpoch", Numbers::int32);
+        sample.assignment_timestamp = n.field("AssignmentTimestamp", Numbers::int64);
         sample
     }
 }
@@ -3125,7 +3283,7 @@ impl Sample for StreamsGroupTargetAssignmentMetadataValue {
 impl Sample for StreamsGroupTopologyKey<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
         sample
     }
 }
@@ -3133,8 +3291,9 @@ impl Sample for StreamsGroupTopologyKey<'static> {
 impl Sample for StreamsGroupTopologyValue<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.epoch = n.int32();
-        sample.subtopologies = n.array(|n| Sample::sample(version, n));
+        sample.epoch = n.field("Epoch", Numbers::int32);
+        sample.subtopologies =
+            n.field("Subtopologies", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3142,13 +3301,17 @@ impl Sample for StreamsGroupTopologyValue<'static> {
 impl Sample for streams_group_topology_value::Subtopology<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.subtopology_id = n.string();
-        sample.source_topics = n.array(Numbers::string);
-        sample.source_topic_regex = n.array(Numbers::string);
-        sample.state_changelog_topics = n.array(|n| Sample::sample(version, n));
-        sample.repartition_sink_topics = n.array(Numbers::string);
-        sample.repartition_source_topics = n.array(|n| Sample::sample(version, n));
-        sample.copartition_groups = n.array(|n| Sample::sample(version, n));
+        sample.subtopology_id = n.field("SubtopologyId", Numbers::string);
+        sample.source_topics = n.field("SourceTopics", |n| n.array(Numbers::string));
+        sample.source_topic_regex = n.field("SourceTopicRegex", |n| n.array(Numbers::string));
+        sample.state_changelog_topics =
+            n.field("StateChangelogTopics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.repartition_sink_topics =
+            n.field("RepartitionSinkTopics", |n| n.array(Numbers::string));
+        sample.repartition_source_topics =
+            n.field("RepartitionSourceTopics", |n| n.array(|n| Sample::sample(version, n)));
+        sample.copartition_groups =
+            n.field("CopartitionGroups", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3156,9 +3319,10 @@ impl Sample for streams_group_topology_value::Subtopology<'static> {
 impl Sample for streams_group_topology_value::CopartitionGroup {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.source_topics = n.array(Numbers::int16);
-        sample.source_topic_regex = n.array(Numbers::int16);
-        sample.repartition_source_topics = n.array(Numbers::int16);
+        sample.source_topics = n.field("SourceTopics", |n| n.array(Numbers::int16));
+        sample.source_topic_regex = n.field("SourceTopicRegex", |n| n.array(Numbers::int16));
+        sample.repartition_source_topics =
+            n.field("RepartitionSourceTopics", |n| n.array(Numbers::int16));
         sample
     }
 }
@@ -3166,8 +3330,8 @@ impl Sample for streams_group_topology_value::CopartitionGroup {
 impl Sample for streams_group_topology_value::TopicConfig<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.key = n.string();
-        sample.value = n.string();
+        sample.key = n.field("Key", Numbers::string);
+        sample.value = n.field("Value", Numbers::string);
         sample
     }
 }
@@ -3175,10 +3339,10 @@ impl Sample for streams_group_topology_value::TopicConfig<'static> {
 impl Sample for streams_group_topology_value::TopicInfo<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.partitions = n.int32();
-        sample.replication_factor = n.int16();
-        sample.topic_configs = n.array(|n| Sample::sample(version, n));
+        sample.name = n.field("Name", Numbers::string);
+        sample.partitions = n.field("Partitions", Numbers::int32);
+        sample.replication_factor = n.field("ReplicationFactor", Numbers::int16);
+        sample.topic_configs = n.field("TopicConfigs", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3186,19 +3350,22 @@ impl Sample for streams_group_topology_value::TopicInfo<'static> {
 impl Sample for SyncGroupRequest<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.group_id = n.string();
-        sample.generation_id = n.int32();
-        sample.member_id = n.string();
+        sample.group_id = n.field("GroupId", Numbers::string);
+        sample.generation_id = n.field("GenerationId", Numbers::int32);
+        sample.member_id = n.field("MemberId", Numbers::string);
         if version >= 3 {
-            sample.group_instance_id = if n.flip() { None } else { Some(n.string()) };
+            sample.group_instance_id =
+                n.field("GroupInstanceId", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 5 {
-            sample.protocol_type = if n.flip() { None } else { Some(n.string()) };
+            sample.protocol_type =
+                n.field("ProtocolType", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 5 {
-            sample.protocol_name = if n.flip() { None } else { Some(n.string()) };
+            sample.protocol_name =
+                n.field("ProtocolName", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.assignments = n.array(|n| Sample::sample(version, n));
+        sample.assignments = n.field("Assignments", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3206,8 +3373,8 @@ impl Sample for SyncGroupRequest<'static> {
 impl Sample for sync_group_request::SyncGroupRequestAssignment<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.member_id = n.string();
-        sample.assignment = n.bytes();
+        sample.member_id = n.field("MemberId", Numbers::string);
+        sample.assignment = n.field("Assignment", Numbers::bytes);
         sample
     }
 }
@@ -3216,16 +3383,18 @@ impl Sample for SyncGroupResponse<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
         if version >= 1 {
-            sample.throttle_time_ms = n.int32();
+            sample.throttle_time_ms = n.field("ThrottleTimeMs", Numbers::int32);
         }
-        sample.error_code = ErrorCode(n.int16());
+        sample.error_code = n.field("ErrorCode", |n| ErrorCode(n.int16()));
         if version >= 5 {
-            sample.protocol_type = if n.flip() { None } else { Some(n.string()) };
+            sample.protocol_type =
+                n.field("ProtocolType", |n| if n.null() { None } else { Some(n.string()) });
         }
         if version >= 5 {
-            sample.protocol_name = if n.flip() { None } else { Some(n.string()) };
+            sample.protocol_name =
+                n.field("ProtocolName", |n| if n.null() { None } else { Some(n.string()) });
         }
-        sample.assignment = n.bytes();
+        sample.assignment = n.field("Assignment", Numbers::bytes);
         sample
     }
 }
@@ -3233,8 +3402,8 @@ impl Sample for SyncGroupResponse<'static> {
 impl Sample for TopicRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.topic_id = n.uuid();
+        sample.name = n.field("Name", Numbers::string);
+        sample.topic_id = n.field("TopicId", Numbers::uuid);
         sample
     }
 }
@@ -3242,8 +3411,8 @@ impl Sample for TopicRecord<'static> {
 impl Sample for UnfenceBrokerRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.id = n.int32();
-        sample.epoch = n.int64();
+        sample.id = n.field("Id", Numbers::int32);
+        sample.epoch = n.field("Epoch", Numbers::int64);
         sample
     }
 }
@@ -3251,8 +3420,8 @@ impl Sample for UnfenceBrokerRecord {
 impl Sample for UnregisterBrokerRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.broker_id = n.int32();
-        sample.broker_epoch = n.int64();
+        sample.broker_id = n.field("BrokerId", Numbers::int32);
+        sample.broker_epoch = n.field("BrokerEpoch", Numbers::int64);
         sample
     }
 }
@@ -3260,7 +3429,7 @@ impl Sample for UnregisterBrokerRecord {
 impl Sample for UnregisterControllerRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.controller_id = n.int32();
+        sample.controller_id = n.field("ControllerId", Numbers::int32);
         sample
     }
 }
@@ -3268,12 +3437,12 @@ impl Sample for UnregisterControllerRecord {
 impl Sample for UserScramCredentialRecord<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.mechanism = n.int8();
-        sample.salt = n.bytes();
-        sample.stored_key = n.bytes();
-        sample.server_key = n.bytes();
-        sample.iterations = n.int32();
+        sample.name = n.field("Name", Numbers::string);
+        sample.mechanism = n.field("Mechanism", Numbers::int8);
+        sample.salt = n.field("Salt", Numbers::bytes);
+        sample.stored_key = n.field("StoredKey", Numbers::bytes);
+        sample.server_key = n.field("ServerKey", Numbers::bytes);
+        sample.iterations = n.field("Iterations", Numbers::int32);
         sample
     }
 }
@@ -3281,8 +3450,8 @@ impl Sample for UserScramCredentialRecord<'static> {
 impl Sample for VotersRecord<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.version = n.int16();
-        sample.voters = n.array(|n| Sample::sample(version, n));
+        sample.version = n.field("Version", Numbers::int16);
+        sample.voters = n.field("Voters", |n| n.array(|n| Sample::sample(version, n)));
         sample
     }
 }
@@ -3290,10 +3459,11 @@ impl Sample for VotersRecord<'static> {
 impl Sample for voters_record::Voter<'static> {
     fn sample(version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.voter_id = n.int32();
-        sample.voter_directory_id = n.uuid();
-        sample.endpoints = n.array(|n| Sample::sample(version, n));
-        sample.kraft_version_feature = Sample::sample(version, n);
+        sample.voter_id = n.field("VoterId", Numbers::int32);
+        sample.voter_directory_id = n.field("VoterDirectoryId", Numbers::uuid);
+        sample.endpoints = n.field("Endpoints", |n| n.array(|n| Sample::sample(version, n)));
+        sample.kraft_version_feature =
+            n.field("KRaftVersionFeature", |n| Sample::sample(version, n));
         sample
     }
 }
@@ -3301,9 +3471,9 @@ impl Sample for voters_record::Voter<'static> {
 impl Sample for voters_record::Endpoint<'static> {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.name = n.string();
-        sample.host = n.string();
-        sample.port = n.int16().cast_unsigned();
+        sample.name = n.field("Name", Numbers::string);
+        sample.host = n.field("Host", Numbers::string);
+        sample.port = n.field("Port", |n| n.int16().cast_unsigned());
         sample
     }
 }
@@ -3311,8 +3481,8 @@ impl Sample for voters_record::Endpoint<'static> {
 impl Sample for voters_record::KRaftVersionFeature {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.min_supported_version = n.int16();
-        sample.max_supported_version = n.int16();
+        sample.min_supported_version = n.field("MinSupportedVersion", Numbers::int16);
+        sample.max_supported_version = n.field("MaxSupportedVersion", Numbers::int16);
         sample
     }
 }
@@ -3320,7 +3490,7 @@ impl Sample for voters_record::KRaftVersionFeature {
 impl Sample for ZkMigrationStateRecord {
     fn sample(_version: i16, n: &mut Numbers) -> Self {
         let mut sample = Self::default();
-        sample.zk_migration_state = n.int8();
+        sample.zk_migration_state = n.field("ZkMigrationState", Numbers::int8);
         sample
     }
 }

@@ -3,77 +3,22 @@
 #![allow(clippy::too_many_lines, reason = "macros spell out every message")]
 
 pub(crate) mod allocator;
+mod numbers;
 mod oracle;
+mod vectors;
 
 use super::samples::every_message;
 use crate::error_code::ErrorCode;
 use crate::message::Message;
 use crate::messages::*;
 use crate::reader::{DecodeErrorKind, Reader};
-use crate::uuid::Uuid;
 use crate::writer::{EncodeError, Writer};
+
+pub(super) use numbers::Numbers;
 
 /// A message whose fields are set to values that differ from each other.
 pub(super) trait Sample: Sized + Default {
     fn sample(version: i16, n: &mut Numbers) -> Self;
-}
-
-/// Values for samples, the same for the same seed.
-#[derive(Debug)]
-pub(super) struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        // xorshift64
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn bytes_of<const N: usize>(&mut self) -> [u8; N] {
-        let next = self.next().to_le_bytes();
-        std::array::from_fn(|index| next[index % next.len()])
-    }
-
-    pub(super) fn flip(&mut self) -> bool {
-        self.next() & 0x100 == 0
-    }
-
-    pub(super) fn int8(&mut self) -> i8 {
-        i8::from_be_bytes(self.bytes_of())
-    }
-
-    pub(super) fn int16(&mut self) -> i16 {
-        i16::from_be_bytes(self.bytes_of())
-    }
-
-    pub(super) fn int32(&mut self) -> i32 {
-        i32::from_be_bytes(self.bytes_of())
-    }
-
-    pub(super) fn int64(&mut self) -> i64 {
-        i64::from_be_bytes(self.bytes_of())
-    }
-
-    pub(super) fn uuid(&mut self) -> Uuid {
-        Uuid(self.bytes_of())
-    }
-
-    pub(super) fn string(&mut self) -> &'static str {
-        let texts = ["", "a", "orders", "grüße", "a longer name, with spaces"];
-        let [byte] = self.bytes_of();
-        texts[usize::from(byte) % texts.len()]
-    }
-
-    pub(super) fn bytes(&mut self) -> &'static [u8] {
-        self.string().as_bytes()
-    }
-
-    pub(super) fn array<T>(&mut self, mut element: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        let count = self.bytes_of::<1>()[0] % 3;
-        (0..count).map(|_| element(self)).collect()
-    }
 }
 
 fn encoded<'a, M: Message<'a>>(message: &M, version: i16) -> Vec<u8> {
@@ -89,7 +34,7 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 
 macro_rules! round_trips {
     ($($name:ident,)*) => { $( for version in $name::VERSIONS { for seed in SEEDS {
-        let sample = $name::sample(version, &mut Numbers(seed));
+        let sample = $name::sample(version, &mut Numbers::seeded(seed));
         let bytes = encoded(&sample, version);
         let mut r = Reader::new(&bytes);
         let read = $name::decode(&mut r, version);
@@ -120,7 +65,7 @@ fn unset_fields_are_read_as_unset() {
 
 macro_rules! truncated {
     ($($name:ident,)*) => { $( for version in $name::VERSIONS { for seed in SEEDS {
-        let bytes = encoded(&$name::sample(version, &mut Numbers(seed)), version);
+        let bytes = encoded(&$name::sample(version, &mut Numbers::seeded(seed)), version);
         for end in 0..bytes.len() {
             let read = $name::decode(&mut Reader::new(&bytes[..end]), version);
             assert!(read.is_err(), "{} {version} of {end} bytes", stringify!($name));
@@ -145,7 +90,7 @@ const LIES: [&[u8]; 6] = [
 
 macro_rules! corrupted {
     ($($name:ident,)*) => { $( for version in $name::VERSIONS { for seed in [1, 5] {
-        let bytes = encoded(&$name::sample(version, &mut Numbers(seed)), version);
+        let bytes = encoded(&$name::sample(version, &mut Numbers::seeded(seed)), version);
         for at in 0..bytes.len() {
             for lie in LIES {
                 let mut bad = bytes.clone();

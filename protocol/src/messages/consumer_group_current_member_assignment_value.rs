@@ -74,14 +74,20 @@ impl KeyedMessage<'_> for ConsumerGroupCurrentMemberAssignmentValue {
 }
 
 /// `TopicPartitions` in `ConsumerGroupCurrentMemberAssignmentValue`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPartitions {
     /// `TopicId`: uuid, versions 0+.
     pub topic_id: Uuid,
     /// `Partitions`: []int32, versions 0+.
     pub partitions: Vec<i32>,
-    /// `AssignmentEpochs`: []int32, versions 0+, nullable 0+, default null, tag 0.
+    /// `AssignmentEpochs`: []int32, versions 0+, nullable 0+, tag 0.
     pub assignment_epochs: Option<Vec<i32>>,
+}
+
+impl Default for TopicPartitions {
+    fn default() -> Self {
+        Self { topic_id: Uuid::ZERO, partitions: Vec::new(), assignment_epochs: Some(Vec::new()) }
+    }
 }
 
 impl TopicPartitions {
@@ -94,7 +100,7 @@ impl TopicPartitions {
         let mut read = Self {
             topic_id: r.uuid()?,
             partitions: r.array_as(form, 4, Reader::i32)?,
-            assignment_epochs: None,
+            assignment_epochs: Some(Vec::new()),
         };
         r.tags(form, |tag, r| {
             match tag {
@@ -116,7 +122,8 @@ impl TopicPartitions {
             Ok(())
         })?;
         if form == Form::Compact {
-            let has_assignment_epochs = self.assignment_epochs.is_some();
+            let has_assignment_epochs =
+                self.assignment_epochs.as_ref().is_none_or(|value| !value.is_empty());
             w.uvarint(u32::from(has_assignment_epochs));
             if has_assignment_epochs {
                 w.tag(0, |w| {

@@ -34,7 +34,7 @@ pub struct ConsumerGroupMemberMetadataValue<'a> {
     pub rebalance_timeout_ms: i32,
     /// `ServerAssignor`: string, versions 0+, nullable 0+.
     pub server_assignor: Option<&'a str>,
-    /// `ClassicMemberMetadata`: ClassicMemberMetadata, versions 0+, nullable 0+, default null, tag 0.
+    /// `ClassicMemberMetadata`: ClassicMemberMetadata, versions 0+, nullable 0+, tag 0.
     pub classic_member_metadata: Option<ClassicMemberMetadata<'a>>,
 }
 
@@ -49,7 +49,7 @@ impl Default for ConsumerGroupMemberMetadataValue<'_> {
             subscribed_topic_regex: Some(""),
             rebalance_timeout_ms: -1,
             server_assignor: Some(""),
-            classic_member_metadata: None,
+            classic_member_metadata: Some(ClassicMemberMetadata::default()),
         }
     }
 }
@@ -70,12 +70,12 @@ impl<'a> Message<'a> for ConsumerGroupMemberMetadataValue<'a> {
             subscribed_topic_regex: r.nullable_string_as(form)?,
             rebalance_timeout_ms: r.i32()?,
             server_assignor: r.nullable_string_as(form)?,
-            classic_member_metadata: None,
+            classic_member_metadata: Some(ClassicMemberMetadata::default()),
         };
         r.tags(form, |tag, r| {
             match tag {
                 0 => {
-                    read.classic_member_metadata = if r.is_present()? {
+                    read.classic_member_metadata = if r.is_present_in_tag()? {
                         Some(ClassicMemberMetadata::read(r, version)?)
                     } else {
                         None
@@ -99,11 +99,12 @@ impl<'a> Message<'a> for ConsumerGroupMemberMetadataValue<'a> {
         w.i32(self.rebalance_timeout_ms);
         w.nullable_string_as(form, self.server_assignor)?;
         if form == Form::Compact {
-            let has_classic_member_metadata = self.classic_member_metadata.is_some();
+            let has_classic_member_metadata =
+                self.classic_member_metadata != Some(ClassicMemberMetadata::default());
             w.uvarint(u32::from(has_classic_member_metadata));
             if has_classic_member_metadata {
                 w.tag(0, |w| {
-                    w.presence(self.classic_member_metadata.is_some());
+                    w.presence_in_tag(self.classic_member_metadata.is_some());
                     if let Some(value) = &self.classic_member_metadata {
                         value.write(w, version)?;
                     }

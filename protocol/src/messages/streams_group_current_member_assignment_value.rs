@@ -98,14 +98,20 @@ impl<'a> KeyedMessage<'a> for StreamsGroupCurrentMemberAssignmentValue<'a> {
 }
 
 /// `TaskIds` in `StreamsGroupCurrentMemberAssignmentValue`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskIds<'a> {
     /// `SubtopologyId`: string, versions 0+.
     pub subtopology_id: &'a str,
     /// `Partitions`: []int32, versions 0+.
     pub partitions: Vec<i32>,
-    /// `AssignmentEpochs`: []int32, versions 0+, nullable 0+, default null, tag 0.
+    /// `AssignmentEpochs`: []int32, versions 0+, nullable 0+, tag 0.
     pub assignment_epochs: Option<Vec<i32>>,
+}
+
+impl Default for TaskIds<'_> {
+    fn default() -> Self {
+        Self { subtopology_id: "", partitions: Vec::new(), assignment_epochs: Some(Vec::new()) }
+    }
 }
 
 impl<'a> TaskIds<'a> {
@@ -118,7 +124,7 @@ impl<'a> TaskIds<'a> {
         let mut read = Self {
             subtopology_id: r.string_as(form)?,
             partitions: r.array_as(form, 4, Reader::i32)?,
-            assignment_epochs: None,
+            assignment_epochs: Some(Vec::new()),
         };
         r.tags(form, |tag, r| {
             match tag {
@@ -140,7 +146,8 @@ impl<'a> TaskIds<'a> {
             Ok(())
         })?;
         if form == Form::Compact {
-            let has_assignment_epochs = self.assignment_epochs.is_some();
+            let has_assignment_epochs =
+                self.assignment_epochs.as_ref().is_none_or(|value| !value.is_empty());
             w.uvarint(u32::from(has_assignment_epochs));
             if has_assignment_epochs {
                 w.tag(0, |w| {

@@ -24,7 +24,7 @@ pub struct StreamsGroupMetadataValue<'a> {
     pub metadata_hash: i64,
     /// `ValidatedTopologyEpoch`: int32, versions 0+, default -1, tag 0.
     pub validated_topology_epoch: i32,
-    /// `LastAssignmentConfigs`: []LastAssignmentConfig, versions 0+, nullable 0+, default null, tag 1.
+    /// `LastAssignmentConfigs`: []LastAssignmentConfig, versions 0+, nullable 0+, tag 1.
     pub last_assignment_configs: Option<Vec<LastAssignmentConfig<'a>>>,
     /// `StoredDescriptionTopologyEpoch`: int32, versions 0+, default -1, tag 2.
     pub stored_description_topology_epoch: i32,
@@ -38,7 +38,7 @@ impl Default for StreamsGroupMetadataValue<'_> {
             epoch: 0,
             metadata_hash: 0,
             validated_topology_epoch: -1,
-            last_assignment_configs: None,
+            last_assignment_configs: Some(Vec::new()),
             stored_description_topology_epoch: -1,
             failed_description_topology_epoch: -1,
         }
@@ -56,7 +56,7 @@ impl<'a> Message<'a> for StreamsGroupMetadataValue<'a> {
             epoch: r.i32()?,
             metadata_hash: r.i64()?,
             validated_topology_epoch: -1,
-            last_assignment_configs: None,
+            last_assignment_configs: Some(Vec::new()),
             stored_description_topology_epoch: -1,
             failed_description_topology_epoch: -1,
         };
@@ -90,7 +90,8 @@ impl<'a> Message<'a> for StreamsGroupMetadataValue<'a> {
         w.i64(self.metadata_hash);
         if form == Form::Compact {
             let has_validated_topology_epoch = self.validated_topology_epoch != -1;
-            let has_last_assignment_configs = self.last_assignment_configs.is_some();
+            let has_last_assignment_configs =
+                self.last_assignment_configs.as_ref().is_none_or(|value| !value.is_empty());
             let has_stored_description_topology_epoch =
                 self.stored_description_topology_epoch != -1;
             let has_failed_description_topology_epoch =

@@ -104,7 +104,7 @@ fn read_field(message: &Message, found: &Struct, field: &Field) -> String {
         return read_plain(message, &field.ty);
     };
     let present = field.versions.overlap(found.active).unwrap_or(found.active);
-    let null_form = read_nullable(message, &field.ty);
+    let null_form = read_nullable(message, field);
     match (condition(nullable, present), &field.ty) {
         (None, _) => null_form,
         (Some(condition), Type::Records) => {
@@ -118,8 +118,8 @@ fn read_field(message: &Message, found: &Struct, field: &Field) -> String {
     }
 }
 
-fn read_nullable(message: &Message, ty: &Type) -> String {
-    match ty {
+fn read_nullable(message: &Message, field: &Field) -> String {
+    match &field.ty {
         Type::String => "r.nullable_string_as(form)?".to_owned(),
         Type::Bytes => "r.nullable_bytes_as(form)?".to_owned(),
         Type::Records => "r.nullable_bytes_as(form)?.into()".to_owned(),
@@ -130,7 +130,8 @@ fn read_nullable(message: &Message, ty: &Type) -> String {
         ),
         plain => {
             let value = read_plain(message, plain);
-            format!("if r.is_present()? {{ Some({value}) }} else {{ None }}")
+            let marker = if field.tag.is_some() { "is_present_in_tag" } else { "is_present" };
+            format!("if r.{marker}()? {{ Some({value}) }} else {{ None }}")
         }
     }
 }

@@ -83,10 +83,13 @@ fn write_field(found: &Struct, field: &Field) -> String {
         Type::Array(element) => {
             format!("w.nullable_array_as(form, {place}.as_deref(), {})?;\n", write_element(element))
         }
-        Type::Struct(_) => format!(
-            "w.presence({place}.is_some());\n\
-             if let Some(value) = &{place} {{ value.write(w, version)?; }}\n"
-        ),
+        Type::Struct(_) => {
+            let marker = if field.tag.is_some() { "presence_in_tag" } else { "presence" };
+            format!(
+                "w.{marker}({place}.is_some());\n\
+                 if let Some(value) = &{place} {{ value.write(w, version)?; }}\n"
+            )
+        }
         plain => write_plain(plain, &place),
     };
     text + &value

@@ -35,7 +35,8 @@ fn sample(message: &Message, found: &Struct) -> String {
     for field in &found.fields {
         let name = names::field(&field.name);
         let value = field_value(found, field);
-        let assignment = format!("sample.{name} = {value};");
+        let assignment =
+            format!("sample.{name} = n.field(\"{}\", {});", field.name, drawing(&value));
         let _infallible = match condition(field.versions, found.active) {
             None => writeln!(body, "{assignment}"),
             Some(condition) => writeln!(body, "if {condition} {{ {assignment} }}"),
@@ -66,7 +67,15 @@ fn field_value(found: &Struct, field: &Field) -> String {
     let null = if field.ty == Type::Records { "Records::Null" } else { "None" };
     let some = if field.ty == Type::Records { plain } else { format!("Some({plain})") };
     let guard = may_be_null.map_or_else(String::new, |condition| format!("{condition} && "));
-    format!("if {guard}n.flip() {{ {null} }} else {{ {some} }}")
+    format!("if {guard}n.null() {{ {null} }} else {{ {some} }}")
+}
+
+/// A function that draws `value`: the method itself where it is nothing else.
+fn drawing(value: &str) -> String {
+    match value.strip_prefix("n.").and_then(|call| call.strip_suffix("()")) {
+        Some(method) if !method.contains(['(', ' ']) => format!("Numbers::{method}"),
+        _ => format!("|n| {{ {value} }}"),
+    }
 }
 
 fn value(ty: &Type) -> String {
@@ -85,12 +94,7 @@ fn value(ty: &Type) -> String {
         Type::Bytes => "n.bytes()".to_owned(),
         Type::Records => "Records::Inline(n.bytes())".to_owned(),
         Type::Array(element) => {
-            let value = value(element);
-            let method = value.strip_prefix("n.").and_then(|call| call.strip_suffix("()"));
-            method.map_or_else(
-                || format!("n.array(|n| {value})"),
-                |method| format!("n.array(Numbers::{method})"),
-            )
+            format!("n.array({})", drawing(&value(element)))
         }
         Type::Struct(_) => "Sample::sample(version, n)".to_owned(),
     }

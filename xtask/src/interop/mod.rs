@@ -6,11 +6,13 @@ mod kafka;
 mod kcat;
 mod ours;
 mod spec;
+mod vectors;
 mod wire;
 
 pub(crate) use confluent::environment as confluent_environment;
 pub(crate) use kafka::Kafka;
 pub(crate) use ours::{OurBroker, Profile};
+pub(crate) use vectors::renew as renew_vectors;
 pub(crate) use wire::wait_until_it_answers;
 
 use crate::outcome::{Count, Done, Report};
@@ -20,6 +22,7 @@ type Suite = fn(&Workspace) -> Done<Count>;
 
 const SUITES: &[(&str, Suite)] = &[
     ("spec", spec::against_kafka),
+    ("vectors", vectors::check),
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),

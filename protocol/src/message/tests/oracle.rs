@@ -28,7 +28,7 @@ macro_rules! same_bytes {
         let mut compared = 0;
         for version in $name::VERSIONS {
             for seed in SEEDS {
-                let bytes = encoded(&$name::sample(version, &mut Numbers(seed)), version);
+                let bytes = encoded(&$name::sample(version, &mut Numbers::seeded(seed)), version);
                 let Some(theirs) = rewritten::<theirs::$name>(&bytes, version) else { break };
                 assert_eq!(bytes, theirs, "{} {version}, seed {seed}", stringify!($name));
                 compared += 1;
@@ -79,11 +79,11 @@ fn control_records_of_the_metadata_log_have_the_bytes_of_another_codec() {
     // The other codec takes the field called Version for the version of the structs below it.
     for seed in SEEDS {
         for version in LeaderChangeMessage::VERSIONS {
-            let sample = LeaderChangeMessage::sample(version, &mut Numbers(seed));
+            let sample = LeaderChangeMessage::sample(version, &mut Numbers::seeded(seed));
             let bytes = encoded(&LeaderChangeMessage { version, ..sample }, version);
             assert_eq!(rewritten::<theirs::LeaderChangeMessage>(&bytes, version), Some(bytes));
         }
-        let sample = VotersRecord::sample(0, &mut Numbers(seed));
+        let sample = VotersRecord::sample(0, &mut Numbers::seeded(seed));
         let bytes = encoded(&VotersRecord { version: 0, ..sample }, 0);
         assert_eq!(rewritten::<theirs::VotersRecord>(&bytes, 0), Some(bytes));
     }

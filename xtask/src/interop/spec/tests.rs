@@ -13,6 +13,7 @@ request 4-6  flexible 6+
     Name  string  0-5  key
     Id    uuid    6+
   Cluster    string   6+    nullable 6+  default null  tag 0
+  Epochs     []int32  6+    nullable 6+  tag 1
   Limit      int64    0+    default 2147483647
 
 response 4-6  flexible 6+
@@ -31,6 +32,8 @@ const THEIRS: &str = r#"// A comment
       { "name": "name", "type": "string", "versions": "0-5", "mapKey": true },
       { "name": "Id", "type": "uuid", "versions": "6+" } ]},
     { "name": "Cluster", "type": "string", "taggedVersions": "6+", "tag": 0,
+      "nullableVersions": "6+", "default": "null" },
+    { "name": "Epochs", "type": "[]int32", "taggedVersions": "6+", "tag": 1,
       "nullableVersions": "6+", "default": null },
     { "name": "Limit", "type": "int64", "versions": "0+", "default": "0x7fffffff" },
     { "name": "Later", "type": "int8", "versions": "7+" }
@@ -54,8 +57,8 @@ fn found(ours: &str, theirs: &[&str]) -> Found {
 fn equal_definitions_have_no_difference() {
     let found = found(OURS, &[THEIRS, ANSWER]);
     assert_eq!(found.differences, Vec::<String>::new());
-    // Request: 6 facts in each version, of which those left out count; response: 1.
-    assert_eq!((found.apis, found.versions, found.fields), (1, 6, 24));
+    // Request: 7 facts in each version, of which those left out count; response: 1.
+    assert_eq!((found.apis, found.versions, found.fields), (1, 6, 27));
 }
 
 #[test]
@@ -70,7 +73,12 @@ fn every_altered_fact_is_told() {
         ("0-5  key", "0-5", "Topics.Name"),
         ("0-5  key", "0-4  key", "Topics.Name"),
         ("Id    uuid    6+", "Id    int64   6+", "Topics.Id int64"),
-        ("  tag 0", "", "Cluster"),
+        (
+            "tag 0\n  Epochs     []int32  6+    nullable 6+  tag 1",
+            "tag 1\n  Epochs     []int32  6+    nullable 6+  tag 0",
+            "Cluster",
+        ),
+        ("nullable 6+  tag 1", "nullable 6+  default null  tag 1", "Epochs"),
         ("2147483647", "2147483646", "Limit"),
         ("request 4-6", "request 5-6", "versions 5-6"),
         ("4-6  flexible 6+\n  ErrorCode", "4-6  flexible 5+\n  ErrorCode", "flexible from 5"),

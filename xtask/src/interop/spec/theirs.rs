@@ -174,8 +174,8 @@ fn field(json: &Value, structs: &[Value]) -> Result<ShapeField, String> {
 
 fn default(json: Option<&Value>, ty: &str) -> Result<Default, String> {
     Ok(match json {
-        None | Some(Value::Bool(false)) => Default::Empty,
-        Some(Value::Null) => Default::Null,
+        // Kafka's generator takes null for no default at all; only the text "null" means null.
+        None | Some(Value::Null | Value::Bool(false)) => Default::Empty,
         Some(Value::Bool(true)) => Default::True,
         Some(Value::String(text)) if text == "null" => Default::Null,
         Some(Value::String(text)) if text.is_empty() => Default::Empty,
