@@ -21,6 +21,7 @@ use crate::driver::folder::FolderError;
 use crate::driver::partition::Partition;
 use crate::driver::writer::Writer;
 use crate::node::{Node, Phase};
+use crate::server::counts::ReadStats;
 
 /// The deadline of a stop by [`Drop`].
 const DROP_DEADLINE: Duration = Duration::from_secs(1);
@@ -131,6 +132,11 @@ impl Broker {
             address.set_ip(loopback);
         }
         address.to_string()
+    }
+
+    /// By which ways records went to clients so far.
+    pub fn read_stats(&self) -> ReadStats {
+        self.node.reads.stats()
     }
 
     /// The cluster's id, which a data folder keeps.

@@ -27,3 +27,4 @@ pub use broker::{Broker, BrokerError};
 pub use config::{BrokerConfig, OPTIONS, OptionError, OptionKind, OptionRow};
 #[doc(hidden)]
 pub use driver::signals::StopSignals;
+pub use server::counts::ReadStats;

@@ -18,6 +18,7 @@ use crate::driver::upkeep::Upkeep;
 use crate::driver::writer::ReadyList;
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
+use crate::server::counts::ReadCounts;
 use crate::server::outbox::HeldBytes;
 use crate::state::fetch_sessions::FetchSessions;
 
@@ -59,6 +60,8 @@ pub(crate) struct Node {
     pub(crate) requests: RequestBudget,
     /// Bytes of answers that are in memory.
     pub(crate) answers: HeldBytes,
+    /// By which ways records were sent.
+    pub(crate) reads: ReadCounts,
     /// Buffers that connections borrow to send.
     pub(crate) buffers: Buffers,
     /// Where the broker is in its life; tasks that wait also wait for this.

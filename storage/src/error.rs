@@ -197,6 +197,8 @@ pub enum ReadError {
         /// Offset of the next record to come.
         log_end: i64,
     },
+    /// It would have to wait for the disk, and was told not to.
+    Cold,
     /// The operating system failed.
     Io(LogError),
     /// The log's bytes make no sense at this place.
@@ -209,6 +211,7 @@ impl fmt::Display for ReadError {
             Self::OutOfRange { log_start, log_end } => {
                 write!(f, "offset out of range: the log holds {log_start} to below {log_end}")
             }
+            Self::Cold => f.write_str("the bytes are on the disk only"),
             Self::Io(error) | Self::Corrupt(error) => error.fmt(f),
         }
     }
@@ -217,7 +220,7 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::OutOfRange { .. } => None,
+            Self::OutOfRange { .. } | Self::Cold => None,
             Self::Io(error) | Self::Corrupt(error) => Some(error),
         }
     }

@@ -91,6 +91,10 @@ pub trait Files: Send + Sync + Debug {
 pub trait File: Send + Sync + Debug {
     /// Reads at `position`; fewer bytes than asked for only at the end of the file.
     fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize>;
+    /// As [`Self::read_at`], but never waits for the disk: `WouldBlock` where it would have to.
+    fn read_cached_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(into, position)
+    }
     /// Writes all slices in a row at `position`: all of them, or an error.
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<()>;
     /// Cuts the file, or grows it with zeros.

@@ -179,6 +179,14 @@ impl<E: Entry> Index<E> {
         Self::Sealed { files, path, bytes: OnceLock::new() }
     }
 
+    /// Whether it can be searched without opening its file.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Active(_) => true,
+            Self::Sealed { bytes, .. } => bytes.get().is_some(),
+        }
+    }
+
     fn view(&self) -> io::Result<View<'_, E>> {
         match self {
             Self::Active(entries) => {

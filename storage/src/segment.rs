@@ -39,6 +39,8 @@ pub(crate) struct Extent<'a> {
     size: u64,
     /// Known for the active segment.
     largest_timestamp: Option<i64>,
+    /// Whether a read that has to wait for the disk is an error, of kind `WouldBlock`.
+    cached_only: bool,
 }
 
 /// A record found by its time.
@@ -71,12 +73,13 @@ impl Segment {
 
     /// The whole of a sealed segment.
     pub(crate) const fn whole(&self) -> Extent<'_> {
-        Extent { segment: self, size: self.size, largest_timestamp: None }
+        Extent { segment: self, size: self.size, largest_timestamp: None, cached_only: false }
     }
 
     /// The active segment up to where its owner, or a view, says that it reaches.
     pub(crate) const fn up_to(&self, size: u64, largest_timestamp: i64) -> Extent<'_> {
-        Extent { segment: self, size, largest_timestamp: Some(largest_timestamp) }
+        let largest_timestamp = Some(largest_timestamp);
+        Extent { segment: self, size, largest_timestamp, cached_only: false }
     }
 
     fn relative(&self, offset: i64) -> u32 {
@@ -119,6 +122,17 @@ impl<'a> Extent<'a> {
 
     fn walk(&self, position: u64, expected: i64) -> HeaderWalk<'a> {
         HeaderWalk::new(self.segment.file.as_ref(), position, self.size, expected)
+            .cached_only(self.cached_only)
+    }
+
+    /// The same, of which only that is read which needs no wait for the disk; an error if its
+    /// index is not open.
+    pub(crate) fn cached(self) -> Result<Self, WalkError> {
+        if self.segment.offsets.is_open() {
+            Ok(Self { cached_only: true, ..self })
+        } else {
+            Err(WalkError::Io(std::io::ErrorKind::WouldBlock.into()))
+        }
     }
 
     /// The first batch that holds `offset` or comes after it; `None` if all come before.

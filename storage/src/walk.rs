@@ -48,6 +48,8 @@ pub(crate) struct HeaderWalk<'a> {
     end: u64,
     /// Least base offset that the next batch may have.
     expected: i64,
+    /// Whether a read that has to wait for the disk is an error.
+    cached_only: bool,
     window: [u8; WINDOW],
     window_at: u64,
     window_len: usize,
@@ -57,7 +59,13 @@ impl<'a> HeaderWalk<'a> {
     /// `expected` is the least offset that the batch at `position` may begin with.
     pub(crate) const fn new(file: &'a dyn File, position: u64, end: u64, expected: i64) -> Self {
         let window = [0; WINDOW];
-        Self { file, position, end, expected, window, window_at: 0, window_len: 0 }
+        let cached_only = false;
+        Self { file, position, end, expected, cached_only, window, window_at: 0, window_len: 0 }
+    }
+
+    /// Fails with `WouldBlock` in place of a wait for the disk, if `cached_only`.
+    pub(crate) const fn cached_only(self, cached_only: bool) -> Self {
+        Self { cached_only, ..self }
     }
 
     /// The next batch; `None` at the end of the segment.
@@ -91,7 +99,11 @@ impl<'a> HeaderWalk<'a> {
         self.window_at = self.position;
         self.window_len = 0;
         let Some(window) = self.window.get_mut(..want) else { return Ok(()) };
-        self.window_len = self.file.read_at(window, self.position)?;
+        self.window_len = if self.cached_only {
+            self.file.read_cached_at(window, self.position)?
+        } else {
+            self.file.read_at(window, self.position)?
+        };
         Ok(())
     }
 }

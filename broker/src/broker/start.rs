@@ -31,6 +31,7 @@ use crate::driver::writer::{ReadyList, STACK_BYTES, Writer};
 use crate::node::{METADATA_TOPIC, Node, Phase, Topics};
 use crate::server::budget::RequestBudget;
 use crate::server::buffers::Buffers;
+use crate::server::counts::ReadCounts;
 use crate::server::listener;
 use crate::server::outbox::HeldBytes;
 use crate::state::fetch_sessions::FetchSessions;
@@ -105,6 +106,7 @@ fn new_node(
         upkeep: Upkeep::default(),
         requests: RequestBudget::new(settings.requests_bytes),
         answers: HeldBytes::default(),
+        reads: ReadCounts::default(),
         buffers: Buffers::default(),
         phase,
         settings,

@@ -85,6 +85,8 @@ fn stop_all(node: &Arc<Node>, running: Running, deadline: Instant) -> Result<(),
     };
     node.folder.unlock();
     let address = node.listener;
+    let reads = node.reads.stats();
+    tracing::debug!(%address, ?reads, "records were sent");
     match &stopped {
         Ok(()) => tracing::info!(%address, "broker stopped"),
         Err(error) => tracing::warn!(%address, %error, "broker stopped"),

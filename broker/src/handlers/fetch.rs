@@ -12,7 +12,7 @@ use ottla_protocol::messages::{FetchRequest, FetchResponse};
 use ottla_protocol::{ErrorCode, Records};
 
 pub(super) use self::read::check_epoch;
-use self::read::{AllFound, Found, Limits, Wanted, read, resolve};
+use self::read::{AllFound, Found, Limits, Wait, Wanted, read, read_now, resolve};
 use crate::driver::first::{First, first};
 use crate::driver::folder::random_id;
 use crate::driver::partition::{FetchWake, Partition};
@@ -60,7 +60,8 @@ pub(crate) fn handle(
             .min(node.settings.fetch_max_bytes),
     };
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let found = read(&wanted, limits);
+    let found = read_now(&wanted, limits, Wait::No);
+    let wanted = Arc::new(wanted);
     let fetch = Fetch {
         wanted,
         kind: begun.kind,
@@ -69,7 +70,7 @@ pub(crate) fn handle(
         connection: info.connection.clone(),
         reply,
     };
-    if found.is_enough(limits) || wait.is_zero() {
+    if !found.cold && (found.is_enough(limits) || wait.is_zero()) {
         fetch.send(node, found);
         return None;
     }
@@ -111,7 +112,7 @@ fn session_fetch(request: &FetchRequest<'_>, by_id: bool) -> SessionFetch {
     SessionFetch { id: request.session_id, epoch: request.session_epoch, by_id, wants, forgets }
 }
 
-/// A fetch that found too little.
+/// A fetch that found too little, or has to wait for the disk.
 pub(crate) struct WaitingFetch {
     fetch: Fetch,
     limits: Limits,
@@ -129,7 +130,7 @@ impl WaitingFetch {
         let found = match first(waiting, hangup.noticed()).await {
             First::A(found) => found,
             // Not left unanswered: a client that only sends no more may still read.
-            First::B(()) => read(wanted, limits),
+            First::B(()) => read(node, wanted, limits).await,
         };
         fetch.send(node, found);
     }
@@ -137,7 +138,7 @@ impl WaitingFetch {
 
 /// What a fetch asks for and how it is answered.
 struct Fetch {
-    wanted: Vec<Wanted>,
+    wanted: Arc<Vec<Wanted>>,
     /// What it is to its session.
     kind: Kind,
     /// Topics have ids in place of names.
@@ -151,11 +152,17 @@ struct Fetch {
 /// Reads again whenever a high watermark rises, until there is enough or no more time.
 async fn wait_for_more(
     node: &Node,
-    wanted: &[Wanted],
+    wanted: &Arc<Vec<Wanted>>,
     limits: Limits,
     deadline: Instant,
     mut found: AllFound,
 ) -> AllFound {
+    if found.cold {
+        found = read(node, wanted, limits).await;
+        if node.clock.now() >= deadline || found.is_enough(limits) {
+            return found;
+        }
+    }
     let wake = Arc::new(FetchWake::new());
     loop {
         let parked = Parked::park(wanted, &found, &wake);
@@ -163,12 +170,12 @@ async fn wait_for_more(
             let risen = first(wake.notified(), node.stopping());
             let in_time = node.clock.until(deadline, risen).await.is_ok();
             drop(parked);
-            found = read(wanted, limits);
+            found = read(node, wanted, limits).await;
             if !in_time || node.is_stopping() || found.is_enough(limits) {
                 return found;
             }
         } else {
-            found = read(wanted, limits);
+            found = read(node, wanted, limits).await;
             if node.clock.now() >= deadline || found.is_enough(limits) {
                 return found;
             }

@@ -56,7 +56,7 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
     };
     let info = ConnectionInfo { peer, local };
     let outbox = Arc::new(Outbox::new(node.answers.clone()));
-    let mut outbound = Outbound::new(&stream, &outbox, &node.buffers, node.clock);
+    let mut outbound = Outbound::new(&stream, &outbox, &node.buffers, &node.reads, node.clock);
     let ended = first(read(&node, &info, &stream, &outbox), outbound.run(Until::Forever)).await;
     let ended = match ended {
         First::A(ReadEnd::Ended(Ended::Closed)) => {

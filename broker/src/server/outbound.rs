@@ -4,15 +4,23 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::driver::clock::Clock;
 use crate::server::buffers::Buffers;
+use crate::server::counts::ReadCounts;
 use crate::server::inbound::Ended;
-use crate::server::outbox::{Outbox, Piece, Sending};
+use crate::server::outbox::{Outbox, Piece};
+use crate::server::page_cache::{Span, WARM_BYTES};
+use crate::server::sending::{Sending, Stop};
 
 /// How long a peer may take no byte of an answer that waits for it.
 const STALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The most that one call sends from a file, so that a fast peer does not keep a thread.
+const SENDFILE_MOST: usize = WARM_BYTES;
 
 /// When the writing half ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,19 +31,34 @@ pub(crate) enum Until {
     Drained,
 }
 
+/// What there is to do.
+enum Next {
+    /// The buffer has bytes to send.
+    Buffer,
+    /// A range of a file is next.
+    File,
+    /// Bytes that are next are on the disk only.
+    Cold(Span),
+    /// Nothing; whether no answer is open.
+    Nothing { drained: bool },
+}
+
 /// The writing half of a connection. Holds at most one buffer of records at a time, whatever the
-/// size of an answer.
+/// size of an answer; large ranges of files go by `sendfile` and through no buffer at all.
 #[derive(Debug)]
 pub(crate) struct Outbound<'a> {
     stream: &'a TcpStream,
     outbox: &'a Arc<Outbox>,
     buffers: &'a Buffers,
+    counts: &'a ReadCounts,
     clock: Clock,
     /// Borrowed while there is something to send.
     buffer: Option<Box<[u8]>>,
     /// The part of the buffer that is filled and not sent.
     unsent: std::ops::Range<usize>,
     sending: Option<Sending>,
+    /// The byte up to which the file of this range was read into memory.
+    warmed: u64,
     /// The connection ends once the buffer is sent.
     closing: Option<String>,
 }
@@ -46,16 +69,19 @@ impl<'a> Outbound<'a> {
         stream: &'a TcpStream,
         outbox: &'a Arc<Outbox>,
         buffers: &'a Buffers,
+        counts: &'a ReadCounts,
         clock: Clock,
     ) -> Self {
         Self {
             stream,
             outbox,
             buffers,
+            counts,
             clock,
             buffer: None,
             unsent: 0..0,
             sending: None,
+            warmed: 0,
             closing: None,
         }
     }
@@ -65,11 +91,15 @@ impl<'a> Outbound<'a> {
     /// May be dropped while it waits and called again.
     pub(crate) async fn run(&mut self, until: Until) -> Result<(), Ended> {
         loop {
-            if self.unsent.is_empty() {
-                let drained = self.fill().map_err(|error| {
-                    Ended::Broken(format!("records of an answer cannot be read: {error}"))
-                })?;
-                if self.unsent.is_empty() {
+            if !self.unsent.is_empty() {
+                self.send().await?;
+                continue;
+            }
+            match self.fill().map_err(unreadable)? {
+                Next::Buffer => {}
+                Next::File => self.send_file().await?,
+                Next::Cold(span) => self.warm(span).await?,
+                Next::Nothing { drained } => {
                     self.release();
                     if let Some(reason) = self.closing.take() {
                         return Err(Ended::Broken(reason));
@@ -78,25 +108,26 @@ impl<'a> Outbound<'a> {
                         return Ok(());
                     }
                     self.outbox.ready().await;
-                    continue;
                 }
             }
-            self.send().await?;
         }
     }
 
-    /// Fills the buffer with what can be sent; true if no answer is open.
-    fn fill(&mut self) -> io::Result<bool> {
+    /// Fills the buffer with what can be sent.
+    fn fill(&mut self) -> io::Result<Next> {
         let mut filled = 0;
-        let mut drained = false;
+        let mut next = Next::Nothing { drained: false };
         while self.closing.is_none() {
             let Some(sending) = &mut self.sending else {
                 match self.outbox.poll_piece() {
-                    Piece::Answer(answer) => self.sending = Some(Sending::new(answer)),
+                    Piece::Answer(answer) => {
+                        self.sending = Some(Sending::new(answer));
+                        self.warmed = 0;
+                    }
                     Piece::Close(reason) => self.closing = Some(reason),
                     Piece::Waiting => break,
                     Piece::Empty => {
-                        drained = true;
+                        next = Next::Nothing { drained: true };
                         break;
                     }
                 }
@@ -106,14 +137,72 @@ impl<'a> Outbound<'a> {
             let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) else {
                 break;
             };
-            let count = sending.fill(room)?;
+            let (count, stop) = sending.fill(room, self.counts)?;
             filled += count;
+            match stop {
+                Stop::Full => {}
+                Stop::File => next = Next::File,
+                Stop::Cold(span) => next = Next::Cold(span),
+            }
+            if !matches!(next, Next::Nothing { .. }) {
+                break;
+            }
             if sending.is_done() {
                 self.sending = None;
             }
         }
         self.unsent = 0..filled;
-        Ok(drained)
+        // What is next is found again once the buffer is sent.
+        Ok(if filled > 0 { Next::Buffer } else { next })
+    }
+
+    /// Sends some of a file straight from the system's page cache, waiting for the peer if need be.
+    async fn send_file(&mut self) -> Result<(), Ended> {
+        self.release();
+        let Some(sending) = &mut self.sending else { return Ok(()) };
+        let Some(span) = sending.file_span() else { return Ok(()) };
+        let span = Span { len: span.len.min(SENDFILE_MOST), ..span };
+        // What was read a moment ago is not asked for again: the system may keep none of it.
+        if self.warmed <= span.position && !span.is_cached() {
+            return self.warm(span).await;
+        }
+        let sent = self.stream.try_io(Interest::WRITABLE, || {
+            let Some(file) = span.file.as_fd() else { return Err(Errno::INVAL.into()) };
+            let mut position = span.position;
+            Ok(rustix::fs::sendfile(self.stream, file, Some(&mut position), span.len)?)
+        });
+        match sent {
+            Ok(0) => Err(unreadable(io::ErrorKind::UnexpectedEof.into())),
+            Ok(count) => {
+                self.counts.note_sendfile(count);
+                if sending.advance(count) {
+                    self.warmed = 0;
+                }
+                if sending.is_done() {
+                    self.sending = None;
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INVAL | Errno::NOSYS) => {
+                    sending.copy_all();
+                    Ok(())
+                }
+                Some(Errno::IO) => Err(unreadable(error)),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Has bytes read from the disk that are to be sent next.
+    async fn warm(&mut self, span: Span) -> Result<(), Ended> {
+        self.counts.note_cold();
+        let end = span.position.saturating_add(u64::try_from(span.len).unwrap_or(0));
+        span.warm().await.map_err(unreadable)?;
+        self.warmed = end;
+        Ok(())
     }
 
     /// Writes some of the buffer, waiting for the peer if need be.
@@ -125,18 +214,20 @@ impl<'a> Outbound<'a> {
                 self.unsent.start += count;
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let deadline = self.clock.now() + STALL_DEADLINE;
-                match self.clock.until(deadline, self.stream.writable()).await {
-                    Ok(writable) => Ok(writable?),
-                    Err(_elapsed) => {
-                        let seconds = STALL_DEADLINE.as_secs();
-                        let reason = format!("the peer took no answer for {seconds} s");
-                        Err(Ended::Broken(reason))
-                    }
-                }
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until the peer takes more.
+    async fn writable(&self) -> Result<(), Ended> {
+        let deadline = self.clock.now() + STALL_DEADLINE;
+        match self.clock.until(deadline, self.stream.writable()).await {
+            Ok(writable) => Ok(writable?),
+            Err(_elapsed) => {
+                let seconds = STALL_DEADLINE.as_secs();
+                Err(Ended::Broken(format!("the peer took no answer for {seconds} s")))
+            }
         }
     }
 
@@ -145,6 +236,10 @@ impl<'a> Outbound<'a> {
             self.buffers.put(buffer);
         }
     }
+}
+
+fn unreadable(error: io::Error) -> Ended {
+    Ended::Broken(format!("records of an answer cannot be read: {error}"))
 }
 
 impl Drop for Outbound<'_> {

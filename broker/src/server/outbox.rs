@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -291,62 +290,6 @@ impl Drop for Reply {
             let reason = format!("the request {} v{} was dropped", self.api, self.version);
             outbox.put(self.number, Slot::Close(reason));
         }
-    }
-}
-
-/// Copies an answer into a buffer piece by piece, reading the ranges as it goes.
-#[derive(Debug)]
-pub(crate) struct Sending {
-    answer: Answer,
-    /// How many written bytes are copied.
-    at: usize,
-    /// The range being read, and how much of it is read.
-    range: usize,
-    range_read: usize,
-}
-
-impl Sending {
-    /// Starts with the first byte.
-    pub(crate) fn new(answer: Answer) -> Self {
-        Self { answer, at: 0, range: 0, range_read: 0 }
-    }
-
-    /// Whether all is copied.
-    pub(crate) fn is_done(&self) -> bool {
-        self.at == self.answer.bytes.len() && self.range == self.answer.ranges.len()
-    }
-
-    /// Fills `out` as far as there is something left; returns how much.
-    pub(crate) fn fill(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while let Some(room) = out.get_mut(filled..).filter(|room| !room.is_empty()) {
-            let next = self.answer.ranges.get(self.range);
-            let until = next.map_or(self.answer.bytes.len(), |(at, _)| *at);
-            if let Some(bytes) = self.answer.bytes.get(self.at..until).filter(|b| !b.is_empty()) {
-                let count = bytes.len().min(room.len());
-                let (Some(to), Some(from)) = (room.get_mut(..count), bytes.get(..count)) else {
-                    break;
-                };
-                to.copy_from_slice(from);
-                self.at += count;
-                filled += count;
-            } else if let Some((_, range)) = next {
-                let count = (range.len - self.range_read).min(room.len());
-                if let Some(to) = room.get_mut(..count) {
-                    let done = u64::try_from(self.range_read).unwrap_or(u64::MAX);
-                    range.file.read_exact_at(to, range.position.saturating_add(done))?;
-                }
-                self.range_read += count;
-                filled += count;
-                if self.range_read == range.len {
-                    self.range += 1;
-                    self.range_read = 0;
-                }
-            } else {
-                break;
-            }
-        }
-        Ok(filled)
     }
 }
 

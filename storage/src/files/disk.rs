@@ -1,11 +1,13 @@
 //! The files of the operating system.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{DirEntry, File, Files, OpenMode, SealedBytes, Space};
 
@@ -104,6 +106,25 @@ impl File for DiskFile {
         Ok(filled)
     }
 
+    fn read_cached_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            let at = position.saturating_add(u64::try_from(filled).unwrap_or(u64::MAX));
+            let Some(rest) = into.get_mut(filled..) else { break };
+            let slices = &mut [IoSliceMut::new(rest)];
+            match rustix::io::preadv2(&self.0, slices, at, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::INTR) => {}
+                // The file system cannot tell, so there is no way not to wait.
+                Err(Errno::OPNOTSUPP | Errno::INVAL) => return self.read_at(into, position),
+                // EAGAIN among them.
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(filled)
+    }
+
     fn write_at(&self, slices: &[IoSlice<'_>], mut position: u64) -> io::Result<()> {
         for group in slices.chunks(SLICES_MAX) {
             let total: usize = group.iter().map(|slice| slice.len()).sum();
@@ -137,7 +158,7 @@ fn pwritev(file: &fs::File, slices: &[IoSlice<'_>], position: u64) -> io::Result
     loop {
         match rustix::io::pwritev(file, slices, position) {
             Ok(written) => return Ok(written),
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -106,12 +106,37 @@ impl LogReader {
         upper: i64,
         first_batch_whole: bool,
     ) -> Result<ReadRange, ReadError> {
+        let wanted = Wanted { offset, max_bytes, upper, first_batch_whole, cached_only: false };
+        self.find(wanted)
+    }
+
+    /// As [`Self::read`], but never waits for the disk: `Cold` where it would have to. Index files
+    /// that are open are searched all the same, since they are small and used by every read.
+    pub fn read_cached(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        upper: i64,
+        first_batch_whole: bool,
+    ) -> Result<ReadRange, ReadError> {
+        let wanted = Wanted { offset, max_bytes, upper, first_batch_whole, cached_only: true };
+        self.find(wanted)
+    }
+
+    fn find(&self, wanted: Wanted) -> Result<ReadRange, ReadError> {
         self.with_view(|view| {
-            if offset < view.log_start || offset > view.log_end {
+            if wanted.offset < view.log_start || wanted.offset > view.log_end {
                 let (log_start, log_end) = (view.log_start, view.log_end);
                 return Ok(Err(ReadError::OutOfRange { log_start, log_end }));
             }
-            view.range(offset, max_bytes, upper, first_batch_whole).map(Ok)
+            match view.range(wanted) {
+                Err(SegmentError { error: WalkError::Io(error), .. })
+                    if wanted.cached_only && error.kind() == io::ErrorKind::WouldBlock =>
+                {
+                    Ok(Err(ReadError::Cold))
+                }
+                found => found.map(Ok),
+            }
         })?
     }
 
@@ -212,6 +237,17 @@ impl LogReader {
     }
 }
 
+/// What a reader asks for.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    offset: i64,
+    max_bytes: usize,
+    upper: i64,
+    first_batch_whole: bool,
+    /// Whether there is to be no wait for the disk.
+    cached_only: bool,
+}
+
 /// A search that failed, and where.
 pub(super) struct SegmentError {
     segment: Arc<Segment>,
@@ -253,13 +289,8 @@ impl View {
         self.extents_from(0).map(|(_, extent)| extent.size()).sum()
     }
 
-    fn range(
-        &self,
-        offset: i64,
-        max_bytes: usize,
-        upper: i64,
-        first_batch_whole: bool,
-    ) -> Result<ReadRange, SegmentError> {
+    fn range(&self, wanted: Wanted) -> Result<ReadRange, SegmentError> {
+        let Wanted { offset, max_bytes, upper, first_batch_whole, cached_only } = wanted;
         let upper = upper.min(self.log_end);
         let start = segment_of(&self.segments, |segment| segment.base, offset).unwrap_or(0);
         let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
@@ -267,6 +298,8 @@ impl View {
             if offset >= upper || segment.base >= upper {
                 break;
             }
+            let extent =
+                if cached_only { extent.cached().map_err(in_segment(segment))? } else { extent };
             // Compaction may have taken the rest of a segment; the next one goes on.
             let found = extent.locate(offset).map_err(in_segment(segment))?;
             let Some(first) = found else { continue };

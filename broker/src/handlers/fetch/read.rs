@@ -9,6 +9,15 @@ use crate::driver::partition::Partition;
 use crate::node::Node;
 use crate::state::fetch_sessions::{PartitionRef, Told, TopicRef, Want};
 
+/// Whether a read may wait for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// It may not: it runs on a thread that serves connections.
+    No,
+    /// It may.
+    Disk,
+}
+
 /// How much a fetch may wait for and take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -54,6 +63,8 @@ pub(super) struct AllFound {
     bytes: usize,
     /// A partition that is there could not be read, or none is there.
     failed: bool,
+    /// The read broke off, since it would have had to wait for the disk.
+    pub(super) cold: bool,
 }
 
 impl AllFound {
@@ -93,8 +104,25 @@ pub(in crate::handlers) fn check_epoch(known: i32, ours: i32) -> Result<(), Erro
     }
 }
 
+/// Reads all partitions, in order, as far as the limits go; on a thread of its own if it has to
+/// wait for the disk.
+pub(super) async fn read(node: &Node, wanted: &Arc<Vec<Wanted>>, limits: Limits) -> AllFound {
+    let found = read_now(wanted, limits, Wait::No);
+    if !found.cold {
+        return found;
+    }
+    node.reads.note_cold();
+    let asked = wanted.clone();
+    let found = tokio::task::spawn_blocking(move || read_now(&asked, limits, Wait::Disk)).await;
+    found.unwrap_or_else(|error| {
+        tracing::error!(%error, "a fetch broke off");
+        let failed = wanted.iter().map(|_| Found::failed(ErrorCode::KAFKA_STORAGE_ERROR));
+        AllFound { parts: failed.collect(), bytes: 0, failed: true, cold: false }
+    })
+}
+
 /// Reads all partitions, in order, as far as the limits go.
-pub(super) fn read(wanted: &[Wanted], limits: Limits) -> AllFound {
+pub(super) fn read_now(wanted: &[Wanted], limits: Limits, wait: Wait) -> AllFound {
     let mut parts = Vec::with_capacity(wanted.len());
     let (mut bytes, mut failed, mut present) = (0, false, false);
     for part in wanted {
@@ -107,31 +135,45 @@ pub(super) fn read(wanted: &[Wanted], limits: Limits) -> AllFound {
         let left = limits.max_bytes.saturating_sub(bytes);
         // KIP-74: the first batch of an answer comes whole whatever its size, or a consumer with
         // small limits would never get past it.
-        let found = read_one(partition, part.want, left, bytes == 0);
+        let Some(found) = read_one(partition, part.want, left, bytes == 0, wait) else {
+            return AllFound { parts, bytes, failed: false, cold: true };
+        };
         failed |= found.error != ErrorCode::NONE;
         bytes += found.range.as_ref().map_or(0, |range| range.len);
         parts.push(found);
     }
-    AllFound { parts, bytes, failed: failed || !present }
+    AllFound { parts, bytes, failed: failed || !present, cold: false }
 }
 
-fn read_one(partition: &Partition, want: Want, left: usize, first_batch_whole: bool) -> Found {
+/// What one partition has; `None` if it would have to wait for the disk and must not.
+fn read_one(
+    partition: &Partition,
+    want: Want,
+    left: usize,
+    first_batch_whole: bool,
+    wait: Wait,
+) -> Option<Found> {
     if let Err(error) = check_epoch(want.leader_epoch, partition.leader_epoch()) {
-        return Found::failed(error);
+        return Some(Found::failed(error));
     }
     let log = match partition.log() {
         Ok(log) => log,
-        Err(error) => return Found::failed(error.code()),
+        Err(error) => return Some(Found::failed(error.code())),
     };
     // Before the read: what comes later moves the high watermark, and the fetch then reads again.
     let high_watermark = partition.high_watermark();
     let log_start = log.log_start();
     let max_bytes = usize::try_from(want.max_bytes).unwrap_or(0).min(left);
-    let found = |error, range| Found { error, high_watermark, log_start, range };
+    let found = |error, range| Some(Found { error, high_watermark, log_start, range });
     if want.offset > high_watermark || want.offset < log_start {
         return found(ErrorCode::OFFSET_OUT_OF_RANGE, None);
     }
-    match log.read(want.offset, max_bytes, high_watermark, first_batch_whole) {
+    let read = match wait {
+        Wait::No => log.read_cached(want.offset, max_bytes, high_watermark, first_batch_whole),
+        Wait::Disk => log.read(want.offset, max_bytes, high_watermark, first_batch_whole),
+    };
+    match read {
+        Err(ReadError::Cold) => None,
         Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
         Err(ReadError::OutOfRange { .. }) => found(ErrorCode::OFFSET_OUT_OF_RANGE, None),
         Err(error) => {

@@ -1,0 +1,126 @@
+//! By which way records come out of their files.
+#![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
+
+mod client;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::path::Path;
+
+use client::{Client, fetch_request, values};
+use ottla_broker::{Broker, BrokerConfig};
+use ottla_protocol::messages::{FetchRequest, FetchResponse};
+use rustix::fs::{Advice, fadvise};
+
+fn on_disk(dir: &Path) -> Broker {
+    let config = BrokerConfig::new().data_dir(dir).set("log.segment.bytes", "4194304");
+    Broker::start(config.expect("an option")).expect("a broker")
+}
+
+/// Fills a topic with records that tell one from another; returns their number.
+fn fill(client: &mut Client, topic: &str, records: usize, bytes: usize) -> Vec<String> {
+    client.create(topic);
+    let record = |at: usize| format!("{at:08}").repeat(bytes / 8);
+    let all: Vec<_> = (0..records).map(record).collect();
+    for record in &all {
+        client.produce(topic, &[record]);
+    }
+    all
+}
+
+fn wide(topic: &str, offset: i64, bytes: i32) -> FetchRequest<'_> {
+    let mut request = fetch_request(topic, offset, 0, 1);
+    request.topics[0].partitions[0].partition_max_bytes = bytes;
+    request
+}
+
+/// Reads a topic from its start to its end.
+fn read_all(client: &mut Client, topic: &str, bytes: i32, records: usize) -> Vec<String> {
+    let mut read = Vec::new();
+    while read.len() < records {
+        let offset = i64::try_from(read.len()).expect("small");
+        let answer = client.call(12, &wide(topic, offset, bytes));
+        let more = values(&answer.decode::<FetchResponse<'_>>());
+        assert!(!more.is_empty(), "nothing at {offset}");
+        read.extend(more);
+    }
+    read
+}
+
+#[test]
+fn reader_that_catches_up_gets_its_bytes_by_sendfile() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let broker = on_disk(dir.path());
+    let mut client = Client::connect(broker.address());
+    let all = fill(&mut client, "orders", 160, 100_000);
+    assert!(read_all(&mut client, "orders", 1 << 20, 160) == all, "the same records");
+    let stats = broker.read_stats();
+    let total = stats.sendfile_bytes + stats.copied_bytes;
+    assert!(total >= 16_000_000, "{stats:?}");
+    assert!(stats.sendfile_bytes * 100 >= total * 95, "{stats:?}");
+}
+
+#[test]
+fn small_answers_and_logs_in_memory_are_copied() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for broker in [on_disk(dir.path()), Broker::start(BrokerConfig::new()).expect("a broker")] {
+        let mut client = Client::connect(broker.address());
+        let all = fill(&mut client, "orders", 5, 8_000);
+        assert!(read_all(&mut client, "orders", 1, 5) == all, "one a fetch");
+        let stats = broker.read_stats();
+        assert_eq!(stats.sendfile_bytes, 0);
+        assert!(stats.copied_bytes >= 40_000, "{stats:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_on_the_disk_only_are_read_by_other_threads() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let broker = on_disk(dir.path());
+    let mut client = Client::connect(broker.address());
+    let all = fill(&mut client, "orders", 70, 100_000);
+    read_all(&mut client, "orders", 1 << 20, 70);
+    let warm = broker.read_stats().cold_reads;
+    assert_eq!(warm, 1, "what was just written is in memory, but for the sealed segment's index");
+    for (bytes, least) in [(1 << 20, 2), (1, 2)] {
+        let segments = std::fs::read_dir(dir.path().join("orders-0")).expect("a folder");
+        for segment in segments.map(|entry| entry.expect("a file").path()) {
+            let file = File::open(segment).expect("a file");
+            file.sync_all().expect("synced");
+            fadvise(&file, 0, None, Advice::DontNeed).expect("dropped from memory");
+        }
+        let before = broker.read_stats().cold_reads;
+        assert!(read_all(&mut client, "orders", bytes, 70) == all, "the same records");
+        let cold = broker.read_stats().cold_reads - before;
+        assert!(cold >= least, "{cold} of {bytes} bytes");
+    }
+}
+
+#[test]
+fn reader_that_takes_nothing_holds_up_no_other_and_keeps_its_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let broker = on_disk(dir.path());
+    let mut client = Client::connect(broker.address());
+    let all = fill(&mut client, "orders", 120, 100_000);
+    let mut slow = Client::connect(broker.address());
+    let id = slow.send(12, &wide("orders", 0, 4 << 20));
+    // It has its answer on the way, of which it takes no more than the first bytes.
+    let mut first = [0; 8];
+    slow.stream.read_exact(&mut first).expect("an answer begins");
+    assert_eq!(first[4..], id.to_be_bytes());
+    assert!(read_all(&mut client, "orders", 1 << 20, 120) == all, "others read on");
+    for name in ["00000000000000000000.log", "00000000000000000000.index"] {
+        std::fs::remove_file(dir.path().join("orders-0").join(name)).expect("the oldest segment");
+    }
+    let size = usize::try_from(i32::from_be_bytes([first[0], first[1], first[2], first[3]]));
+    let mut rest = vec![0; size.expect("a size") - 4];
+    read_whole(&mut slow.stream, &mut rest);
+    assert!(rest.len() > 3 << 20, "{}", rest.len());
+    let last = format!("{:08}", 30).repeat(100);
+    assert!(rest.windows(800).any(|window| window == last.as_bytes()), "the bytes of the file");
+}
+
+fn read_whole(stream: &mut TcpStream, into: &mut [u8]) {
+    stream.read_exact(into).expect("the rest of the answer");
+}
