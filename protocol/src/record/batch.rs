@@ -357,6 +357,11 @@ pub fn stamp_append_time(batch: &mut [u8], now_ms: i64) -> Result<(), BatchError
     })
 }
 
+/// Corrects the largest timestamp that a batch's header tells, and the checksum with it.
+pub fn stamp_max_timestamp(batch: &mut [u8], max_timestamp: i64) -> Result<(), BatchError> {
+    rewrite_header(batch, |header| header.max_timestamp = max_timestamp)
+}
+
 /// Changes fields under the checksum, and the checksum with them.
 ///
 /// `batch` may be the header alone: its length field tells how many records bytes there are.

@@ -83,6 +83,12 @@ impl DecodedBatch {
         Ok(Self { header: batch.header, body })
     }
 
+    /// A batch of a header and a decompressed body that were never together.
+    #[cfg(test)]
+    pub(super) const fn of_parts(header: BatchHeader, body: Bytes) -> Self {
+        Self { header, body }
+    }
+
     /// The header as it was in the batch.
     pub const fn header(&self) -> &BatchHeader {
         &self.header

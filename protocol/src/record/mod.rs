@@ -25,6 +25,7 @@ pub mod varint;
 
 pub use batch::{
     Attributes, Batch, BatchHeader, HEADER_LEN, TimestampType, batches, stamp, stamp_append_time,
+    stamp_max_timestamp,
 };
 pub use builder::{BatchBuilder, HeaderPair, MeasuredRecord, NO_HEADERS, NewRecord, NoHeaders};
 pub use compression::{Codec, Compression, CompressionError, Compressor, Decompressor};
@@ -35,6 +36,8 @@ pub use iter::{Headers, RecordIter, RecordView};
 pub use scan::{RecordOutline, RecordScan, ScanError};
 pub use seal::{BatchSeal, BatchSpan, reseal, seal};
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
