@@ -192,13 +192,33 @@ export interface ProducerOptions extends CommonOptions {
    */
   retries?: number
   /**
-   * Codec of the batches. Default none.
+   * Codec of the batches. Snappy is written in the framing of its Java library, as Kafka's own
+   * producer does. Default none.
    */
-  compression?: 'none' | 'lz4'
+  compression?: 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd'
   /** The same as `compression`. */
-  compressionType?: 'none' | 'lz4'
+  compressionType?: 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd'
   /** The same as `compression`. */
-  'compression.type'?: 'none' | 'lz4'
+  'compression.type'?: 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd'
+  /**
+   * Level of gzip, 1 to 9; -1 is zlib's own choice. Default -1; from -1 to 9.
+   */
+  compressionGzipLevel?: number
+  /** The same as `compressionGzipLevel`. */
+  'compression.gzip.level'?: number
+  /**
+   * Level of lz4. It is taken, and changes nothing: all levels compress as Kafka's default does.
+   * Default 9; from 1 to 17.
+   */
+  compressionLz4Level?: number
+  /** The same as `compressionLz4Level`. */
+  'compression.lz4.level'?: number
+  /**
+   * Level of zstd; above 19 its readers need tens of MiB each. Default 3; from -131072 to 22.
+   */
+  compressionZstdLevel?: number
+  /** The same as `compressionZstdLevel`. */
+  'compression.zstd.level'?: number
   /**
    * Who chooses a record's partition if it names none: default and key_hash hash the key as Kafka's
    * own client does, round_robin and random ignore it. Default default.
@@ -335,7 +355,8 @@ export interface ConsumerOptions extends CommonOptions {
   /** The same as `fetchBufferMemory`. */
   'fetch.buffer.memory'?: number
   /**
-   * Whether records of open and aborted transactions are read. Default read_uncommitted.
+   * Whether records of open and aborted transactions are read. read_committed is refused until
+   * transactions are supported. Default read_uncommitted.
    */
   isolation?: 'read_uncommitted' | 'read_committed'
   /** The same as `isolation`. */

@@ -281,9 +281,12 @@ impl Settings {
         let hours = |name: &str| options.long(name).saturating_mul(3_600_000);
         Some(match name {
             "cleanup.policy" => options.text("log.cleanup.policy").to_owned(),
-            "compression.type" => options.text("compression.type").to_owned(),
+            "compression.type"
+            | "compression.gzip.level"
+            | "compression.lz4.level"
+            | "compression.zstd.level"
+            | "max.decompressed.message.bytes" => options.text(name).to_owned(),
             "index.interval.bytes" => options.text("log.index.interval.bytes").to_owned(),
-            "max.decompressed.message.bytes" => options.text(name).to_owned(),
             "max.message.bytes" => options.text("message.max.bytes").to_owned(),
             "message.timestamp.type" => options.text("log.message.timestamp.type").to_owned(),
             "message.timestamp.after.max.ms" => {
@@ -317,6 +320,11 @@ impl Settings {
         let minutes = || options.optional_long("log.retention.minutes").map(|n| in_ms(n, 60_000));
         let ms = options.optional_long("log.retention.ms").or_else(minutes);
         ms.unwrap_or_else(|| in_ms(options.long("log.retention.hours"), 3_600_000))
+    }
+
+    /// `record.validation`.
+    pub(crate) fn validates_strictly(&self) -> bool {
+        self.options.text("record.validation") == "strict"
     }
 
     /// `producer.id.expiration.ms`.

@@ -85,7 +85,8 @@ fn a_value_of_the_wrong_type_is_refused_with_what_the_option_takes() {
         ("batch.size", "64k", "number of bytes"),
         ("acks", "2", "all, -1, 0, 1"),
         ("enable.idempotence", "yes", "true or false"),
-        ("compression.type", "brotli", "none, lz4"),
+        ("compression.type", "brotli", "none, gzip, snappy, lz4, zstd"),
+        ("compression.zstd.level", "23", "from -131072 to 22"),
         ("partitioner", "nearest", "round_robin"),
         ("auto.offset.reset", "first", "earliest, latest, none"),
         ("auto.offset.reset", "by_duration:1h", "PT1H"),
@@ -102,12 +103,17 @@ fn options_that_contradict_each_other_are_refused_by_the_client() {
         &[("acks", "1"), ("enable.idempotence", "true")][..],
         &[("max.in.flight.requests.per.connection", "6")],
         &[("retries", "0")],
+        &[("compression.gzip.level", "0"), ("compression.type", "zstd")],
         &[("delivery.timeout.ms", "1000")],
     ] {
         let error = Producer::new(&options("localhost:9092", pairs)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidOption, "{pairs:?}");
         assert!(error.to_string().contains(pairs[0].0), "{error}");
     }
+    let pairs = [("isolation.level", "read_committed")];
+    let error = Consumer::new(&options("localhost:9092", &pairs)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    assert!(error.to_string().contains("transactions are not supported"), "{error}");
     let pairs = [("session.timeout.ms", "1000"), ("heartbeat.interval.ms", "1000")];
     let error = Consumer::new(&options("localhost:9092", &pairs)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidOption);

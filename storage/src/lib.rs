@@ -38,4 +38,4 @@ pub use log::{
     Appended, FlushJob, Flushed, Incoming, Log, LogReader, OpenReport, Opening, Origin, ReadRange,
     ReplicaAppended, Retention, TimedOffset,
 };
-pub use validate::{AppendRules, validate_set};
+pub use validate::{Accepted, AppendRules, validate_set};

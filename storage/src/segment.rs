@@ -5,7 +5,7 @@ mod active;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use ottla_protocol::record::Batch;
+use ottla_protocol::record::{Batch, RecordScan};
 
 use crate::error::{LogError, LogErrorKind, ReadError};
 use crate::files::{File, Files};
@@ -15,8 +15,8 @@ use crate::walk::{HeaderWalk, Located, WalkError};
 
 pub(crate) use active::{ActiveSegment, RollRules};
 
-/// A batch is decompressed to at most this to find a record by its time.
-const DECOMPRESSED_MAX: usize = 256 << 20;
+/// So much of a batch is decompressed at most, piece by piece, to find a record by its time.
+const SEARCHED_BYTES_MAX: usize = 64 << 20;
 
 /// What readers share of a segment.
 #[derive(Debug)]
@@ -302,12 +302,11 @@ impl<'a> Extent<'a> {
             offset: located.header.base_offset.max(from),
             timestamp: located.header.max_timestamp,
         };
-        let Ok(Ok(records)) = Batch::parse(&bytes).map(|batch| batch.records(DECOMPRESSED_MAX))
-        else {
-            // Records that cannot be looked at: from the batch's start on none is missed.
-            return Ok(Some(whole));
-        };
-        for record in &records {
+        let scan =
+            Batch::parse(&bytes).and_then(|batch| RecordScan::new(&batch, SEARCHED_BYTES_MAX));
+        // Records that cannot be looked at: from the batch's start on none is missed.
+        let Ok(scan) = scan else { return Ok(Some(whole)) };
+        for record in scan {
             let Ok(record) = record else { return Ok(Some(whole)) };
             if record.timestamp >= timestamp && record.offset >= from {
                 return Ok(Some(TimeMatch { offset: record.offset, timestamp: record.timestamp }));

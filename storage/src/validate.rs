@@ -1,11 +1,14 @@
 //! What a leader demands of a producer's batch before it comes to the log.
 
+mod records;
+
+use bytes::BytesMut;
 use ottla_protocol::ErrorCode;
 use ottla_protocol::record::{
-    Batch, BatchError, BatchHeader, Compression, HEADER_LEN, RecordView, TimestampType,
-    batch::LENGTH_PREFIX, batch::MAGIC,
+    Batch, BatchError, BatchHeader, Codec, Compression, TimestampType, batch::MAGIC,
 };
 
+use self::records::{first_beyond, look_at, recompress};
 use crate::error::Rejected;
 
 /// First version of Produce that may carry zstd (KIP-110).
@@ -31,9 +34,12 @@ pub struct AppendRules {
     pub segment_bytes: usize,
     /// Whether every record is looked at, as Kafka does. Default false: header and checksum do.
     pub strict: bool,
-    /// Most bytes of a batch's records once decompressed, where they are looked at. Default
-    /// 2³¹ − 9. Kafka: `max.decompressed.message.bytes`.
+    /// Most bytes of a record once decompressed, where records are looked at. Default 2³¹ − 9.
+    /// Kafka: `max.decompressed.message.bytes`.
     pub max_decompressed_bytes: usize,
+    /// Codec in which batches are stored; `None` leaves them as they come. Kafka:
+    /// `compression.type` and the levels of KIP-390.
+    pub compression: Option<Codec>,
 }
 
 impl Default for AppendRules {
@@ -47,50 +53,76 @@ impl Default for AppendRules {
             segment_bytes: 1 << 30,
             strict: false,
             max_decompressed_bytes: 0x7fff_fff7,
+            compression: None,
         }
     }
 }
 
-/// Judges the set that a producer sent for one partition, and gives its batch's header.
+/// A set that may be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The header of its batch, as it is to be stored.
+    pub header: BatchHeader,
+    /// The batch in another form than it came, if it has to be: in the topic's codec, or with the
+    /// largest timestamp that its records have.
+    pub rewritten: Option<BytesMut>,
+}
+
+/// Judges the set that a producer sent for one partition.
 ///
 /// Checks go in Kafka's order (LogValidator, UnifiedLog); the first that fails refuses the set.
 /// Sequences are the log's own matter: [`crate::Log::append`].
+///
+/// Records are looked at in a stream, in 64 KiB beside the codec's window, and only where a rule
+/// needs it: a compacted topic, a limit on old timestamps, another codec, or `strict`.
 pub fn validate_set(
     bytes: &[u8],
     rules: &AppendRules,
     produce_version: i16,
     now_ms: i64,
-) -> Result<BatchHeader, Rejected> {
+) -> Result<Accepted, Rejected> {
     let batch = one_batch(bytes)?;
-    let header = batch.header;
-    check_codec(&header, produce_version)?;
-    if bytes.len() > rules.max_message_bytes {
-        let message = format!(
-            "the batch has {} bytes, more than max.message.bytes of {}",
-            bytes.len(),
-            rules.max_message_bytes
-        );
-        return Err(Rejected::new(ErrorCode::MESSAGE_TOO_LARGE, message));
-    }
+    let codec = check_codec(&batch.header, produce_version)?;
+    check_size(bytes.len(), rules)?;
     if let Err(fault) = batch.verify_crc() {
         return Err(Rejected::new(ErrorCode::CORRUPT_MESSAGE, fault.to_string()));
     }
-    check_header(&header)?;
+    check_header(&batch.header)?;
     check_future(&batch, rules, now_ms)?;
     let past_limited = rules.timestamp_type == TimestampType::CreateTime
         && rules.timestamp_before_max_ms != i64::MAX;
-    if rules.compacted || past_limited || rules.strict {
-        check_records(&batch, rules, now_ms)?;
-    }
-    if bytes.len() > rules.segment_bytes {
+    let rewritten = match rules.compression.filter(|target| target.compression() != codec) {
+        Some(target) => Some(recompress(&batch, target, rules, now_ms)?),
+        None if rules.compacted || past_limited || rules.strict => look_at(&batch, rules, now_ms)?,
+        None => None,
+    };
+    let stored = rewritten.as_deref().unwrap_or(bytes);
+    if stored.len() > rules.segment_bytes {
         let message = format!(
             "the set has {} bytes, more than segment.bytes of {}",
-            bytes.len(),
+            stored.len(),
             rules.segment_bytes
         );
         return Err(Rejected::new(ErrorCode::RECORD_LIST_TOO_LARGE, message));
     }
-    Ok(header)
+    let header = match &rewritten {
+        Some(bytes) => BatchHeader::parse(bytes).map_err(|fault| invalid(fault.to_string()))?,
+        None => batch.header,
+    };
+    Ok(Accepted { header, rewritten })
+}
+
+fn check_size(len: usize, rules: &AppendRules) -> Result<(), Rejected> {
+    if len <= rules.max_message_bytes {
+        return Ok(());
+    }
+    Err(too_large(format!("the batch has {len} bytes"), rules))
+}
+
+fn too_large(what: String, rules: &AppendRules) -> Rejected {
+    let most = rules.max_message_bytes;
+    let message = format!("{what}, more than max.message.bytes of {most}");
+    Rejected::new(ErrorCode::MESSAGE_TOO_LARGE, message)
 }
 
 fn invalid(message: impl Into<String>) -> Rejected {
@@ -126,14 +158,14 @@ fn one_batch(bytes: &[u8]) -> Result<Batch<'_>, Rejected> {
     Ok(batch)
 }
 
-fn check_codec(header: &BatchHeader, produce_version: i16) -> Result<(), Rejected> {
+fn check_codec(header: &BatchHeader, produce_version: i16) -> Result<Compression, Rejected> {
     let unsupported =
         |message: String| Rejected::new(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, message);
     match header.attributes.compression() {
         Ok(Compression::Zstd) if produce_version < ZSTD_FROM_VERSION => Err(unsupported(format!(
             "zstd comes with Produce version {ZSTD_FROM_VERSION}, not {produce_version}"
         ))),
-        Ok(_) => Ok(()),
+        Ok(codec) => Ok(codec),
         Err(fault) => Err(unsupported(fault.to_string())),
     }
 }
@@ -160,7 +192,6 @@ fn check_header(header: &BatchHeader) -> Result<(), Rejected> {
             header.attributes.0
         )));
     }
-    debug_assert!(header.size() >= HEADER_LEN && HEADER_LEN > LENGTH_PREFIX);
     Ok(())
 }
 
@@ -177,57 +208,10 @@ fn check_future(batch: &Batch<'_>, rules: &AppendRules, now_ms: i64) -> Result<(
     );
     let refused = Rejected::new(ErrorCode::INVALID_TIMESTAMP, message);
     // Which record it is helps whoever sent it; a batch that cannot be read is refused without.
-    let index = find_record(batch, rules, |record| record.timestamp > latest);
-    Err(match index {
+    Err(match first_beyond(batch, latest) {
         Some(index) => refused.at_record(index),
         None => refused,
     })
-}
-
-fn find_record(
-    batch: &Batch<'_>,
-    rules: &AppendRules,
-    wanted: impl Fn(&RecordView<'_>) -> bool,
-) -> Option<i32> {
-    let records = batch.records(rules.max_decompressed_bytes).ok()?;
-    let index = records.iter().map_while(Result::ok).position(|record| wanted(&record))?;
-    i32::try_from(index).ok()
-}
-
-/// Looks at every record.
-fn check_records(batch: &Batch<'_>, rules: &AppendRules, now_ms: i64) -> Result<(), Rejected> {
-    let records =
-        batch.records(rules.max_decompressed_bytes).map_err(|fault| invalid(fault.to_string()))?;
-    let earliest = now_ms.saturating_sub(rules.timestamp_before_max_ms);
-    let dated = rules.timestamp_type == TimestampType::CreateTime;
-    let latest = now_ms.saturating_add(rules.timestamp_after_max_ms);
-    for (expected, record) in (0_i64..).zip(records.iter()) {
-        let record = record.map_err(|fault| {
-            let refused = invalid(fault.to_string());
-            i32::try_from(fault.index)
-                .map_or_else(|_| refused.clone(), |index| refused.clone().at_record(index))
-        })?;
-        let index = i32::try_from(expected).unwrap_or(i32::MAX);
-        let refuse = |code, message: String| Err(Rejected::new(code, message).at_record(index));
-        if record.offset != expected {
-            let message = format!("the record has offset delta {}", record.offset);
-            return refuse(ErrorCode::INVALID_RECORD, message);
-        }
-        if rules.compacted && record.key.is_none() {
-            let message = "a compacted topic takes records with a key only".to_owned();
-            return refuse(ErrorCode::INVALID_RECORD, message);
-        }
-        let in_time = record.timestamp >= earliest && record.timestamp <= latest;
-        if dated && record.timestamp != -1 && !in_time {
-            let message = format!(
-                "timestamp {} lies outside {earliest} to {latest}, as \
-                 message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
-                record.timestamp
-            );
-            return refuse(ErrorCode::INVALID_TIMESTAMP, message);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

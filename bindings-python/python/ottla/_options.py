@@ -121,9 +121,20 @@ class ProducerOptions(CommonOptions, total=False):
     #: 2147483647.
     retries: int
 
-    #: Codec of the batches. Default none.
-    compression: Literal["none", "lz4"]
-    compression_type: Literal["none", "lz4"]
+    #: Codec of the batches. Snappy is written in the framing of its Java library, as Kafka's own
+    #: producer does. Default none.
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+    #: Level of gzip, 1 to 9; -1 is zlib's own choice. Default -1; from -1 to 9.
+    compression_gzip_level: int
+
+    #: Level of lz4. It is taken, and changes nothing: all levels compress as Kafka's default does.
+    #: Default 9; from 1 to 17.
+    compression_lz4_level: int
+
+    #: Level of zstd; above 19 its readers need tens of MiB each. Default 3; from -131072 to 22.
+    compression_zstd_level: int
 
     #: Who chooses a record's partition if it names none: default and key_hash hash the key as
     #: Kafka's own client does, round_robin and random ignore it. Default default.
@@ -201,7 +212,8 @@ class ConsumerOptions(CommonOptions, total=False):
     #: from 1 to 1099511627776.
     fetch_buffer_memory: int
 
-    #: Whether records of open and aborted transactions are read. Default read_uncommitted.
+    #: Whether records of open and aborted transactions are read. read_committed is refused until
+    #: transactions are supported. Default read_uncommitted.
     isolation: Literal["read_uncommitted", "read_committed"]
     isolation_level: Literal["read_uncommitted", "read_committed"]
 

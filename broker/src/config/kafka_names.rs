@@ -6,8 +6,8 @@ pub(super) const NOT_HERE: &str = "\
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num \
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name \
     auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.id \
-    broker.rack broker.session.timeout.ms client.quota.callback.class compression.gzip.level \
-    compression.lz4.level compression.zstd.level config.providers \
+    broker.rack broker.session.timeout.ms client.quota.callback.class \
+    config.providers \
     connection.failed.authentication.delay.ms connections.max.idle.ms \
     connections.max.reauth.ms controlled.shutdown.enable controller.listener.names \
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable \

@@ -96,6 +96,10 @@ impl std::error::Error for OptionError {}
 const INT: i64 = 2_147_483_647;
 const LONG: i64 = i64::MAX;
 const POLICIES: &[&str] = &["delete", "compact"];
+pub(super) const COMPRESSION_TYPE: OptionKind =
+    Choice(&["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]);
+pub(super) const GZIP_LEVEL: OptionKind =
+    Choice(&["-1", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
 const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
 
 const fn row(
@@ -114,7 +118,10 @@ use OptionKind::{Address, Choice, Flag, Folder, List, Listener, Number, Optional
 pub static OPTIONS: &[OptionRow] = &[
     row("advertised.listeners", Address, "", "Address that clients are told; unset: the one each came by."),
     row("auto.create.topics.enable", Flag, "true", "Whether a producer's first word of a topic creates it."),
-    row("compression.type", Choice(&["producer"]), "producer", "Codec of stored batches: as the producer sent them."),
+    row("compression.gzip.level", GZIP_LEVEL, "-1", "Level of gzip where compression.type is gzip; -1 is zlib's own choice."),
+    row("compression.lz4.level", Number(1, 17), "9", "Level of lz4 where compression.type is lz4. Taken, and without effect: all levels compress alike."),
+    row("compression.type", COMPRESSION_TYPE, "producer", "Codec of stored batches: as the producer sent them, or this one. A batch that comes in another is compressed anew."),
+    row("compression.zstd.level", Number(-131_072, 22), "3", "Level of zstd where compression.type is zstd."),
     row("default.replication.factor", Number(1, 32_767), "1", "Copies of a partition of a topic that asks for none."),
     row("delete.topic.enable", Flag, "true", "Whether topics can be deleted."),
     row("disk.reserve.bytes", Number(-1, LONG), "0", "Bytes of the disk that records do not get; -1: the smaller of 5 % and 1 GiB, which is the program's default. Not in Kafka."),
@@ -146,7 +153,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("log.roll.ms", OptionalNumber(1, LONG), "", "Age at which a segment is rolled."),
     row("log.segment.bytes", Number(1_048_576, INT), "1073741824", "Size at which a segment is rolled."),
     row("log.segment.delete.delay.ms", Number(0, LONG), "60000", "How long files of old segments stay after they are given up."),
-    row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a batch's records, decompressed, where they are looked at."),
+    row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a record, decompressed, where records are looked at."),
     row("max.incremental.fetch.session.cache.slots", Number(0, INT), "1000", "Most fetch sessions that are kept; who gets none names all it wants in each fetch."),
     row("max.partitions", Number(1, INT), "20000", "Most partitions of all topics together. Not in Kafka."),
     row("message.max.bytes", Number(0, INT), "1048588", "Largest record batch."),
@@ -161,6 +168,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("offsets.topic.segment.bytes", Number(1, INT), "104857600", "Size at which a segment of the offsets topic is rolled."),
     row("producer.id.expiration.ms", Number(1, INT), "86400000", "How long an idle producer's last batches are known."),
     row("queued.max.request.bytes", Number(1_048_576, LONG), "67108864", "Bytes of requests in memory before no more are read. Kafka: no limit."),
+    row("record.validation", Choice(&["fast", "strict"]), "fast", "Whether each record of a batch is looked at before it is stored, as Kafka does (strict), or only where a rule needs it: a compacted topic, a limit on old timestamps, another codec (fast). Not in Kafka."),
     row("socket.request.max.bytes", Number(1, 104_857_600), "104857600", "Largest request."),
 ];
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ottla_protocol::record::TimestampType;
+use ottla_protocol::record::{Codec, Compression, TimestampType};
 use ottla_storage::{AppendRules, LogConfig, Retention};
 
 use super::table::OptionKind::{self, Choice, Flag, List, Number};
+use super::table::{COMPRESSION_TYPE, GZIP_LEVEL};
 use super::{BrokerConfig, OptionError, Settings};
 
 const INT: i64 = 2_147_483_647;
@@ -19,7 +20,10 @@ const LONG: i64 = i64::MAX;
 #[rustfmt::skip]
 const TOPIC_OPTIONS: &[(&str, OptionKind, &str)] = &[
     ("cleanup.policy", List(&["delete", "compact"]), ""),
-    ("compression.type", Choice(&["producer"]), ""),
+    ("compression.gzip.level", GZIP_LEVEL, ""),
+    ("compression.lz4.level", Number(1, 17), ""),
+    ("compression.type", COMPRESSION_TYPE, ""),
+    ("compression.zstd.level", Number(-131_072, 22), ""),
     ("delete.retention.ms", Number(0, LONG), "86400000"),
     ("file.delete.delay.ms", Number(0, LONG), ""),
     ("flush.messages", Number(1, LONG), "9223372036854775807"),
@@ -140,8 +144,9 @@ impl TopicConfig {
                 timestamp_after_max_ms: long("message.timestamp.after.max.ms"),
                 compacted,
                 segment_bytes: size("segment.bytes"),
-                strict: false,
+                strict: settings.validates_strictly(),
                 max_decompressed_bytes: size("max.decompressed.message.bytes"),
+                compression: stored_codec(values),
             },
             log: LogConfig {
                 segment_bytes: bytes("segment.bytes"),
@@ -157,6 +162,22 @@ impl TopicConfig {
             file_delete_delay: Duration::from_millis(bytes("file.delete.delay.ms")),
         }
     }
+}
+
+/// The codec that batches are stored in; `None` leaves them as the producer sent them.
+fn stored_codec(values: &BTreeMap<&str, String>) -> Option<Codec> {
+    let text = |name| values.get(name).map(String::as_str).unwrap_or_default();
+    let (compression, level) = match text("compression.type") {
+        "uncompressed" => (Compression::None, ""),
+        "gzip" => (Compression::Gzip, "compression.gzip.level"),
+        "snappy" => (Compression::Snappy, ""),
+        "lz4" => (Compression::Lz4, "compression.lz4.level"),
+        "zstd" => (Compression::Zstd, "compression.zstd.level"),
+        _ => return None,
+    };
+    let leveled =
+        text(level).parse().ok().and_then(|level| Codec::with_level(compression, level).ok());
+    Some(leveled.unwrap_or_else(|| Codec::new(compression)))
 }
 
 /// What every option is for a topic that sets none itself.
@@ -198,6 +219,41 @@ mod tests {
         let config = TopicConfig::resolve(&settings, own).expect("options");
         assert_eq!(config.rules.max_message_bytes, 7000);
         assert!(config.rules.compacted);
+    }
+
+    #[test]
+    fn the_stored_codec_and_its_level_are_the_topics_over_the_brokers() {
+        let stored = |broker: &[(&str, &str)], own: &[(&str, &str)]| {
+            let config = broker
+                .iter()
+                .try_fold(BrokerConfig::new(), |config, (name, value)| config.set(name, value));
+            let settings = config.expect("options").settings();
+            let own = own.iter().copied();
+            TopicConfig::resolve(&settings, own).expect("options").rules.compression
+        };
+        assert_eq!(stored(&[], &[]), None);
+        assert_eq!(
+            stored(&[], &[("compression.type", "uncompressed")]),
+            Some(Codec::new(Compression::None))
+        );
+        let zstd = [("compression.type", "zstd"), ("compression.zstd.level", "-7")];
+        let leveled = Codec::with_level(Compression::Zstd, -7).ok();
+        assert_eq!(stored(&[], &zstd), leveled);
+        assert_eq!(stored(&zstd, &[]), leveled);
+        assert_eq!(stored(&zstd, &[("compression.type", "producer")]), None);
+        assert_eq!(
+            stored(&zstd, &[("compression.type", "gzip")]),
+            Some(Codec::new(Compression::Gzip))
+        );
+        let settings = BrokerConfig::new().settings();
+        for (name, value) in [
+            ("compression.type", "none"),
+            ("compression.gzip.level", "0"),
+            ("compression.lz4.level", "18"),
+            ("compression.zstd.level", "23"),
+        ] {
+            assert!(TopicConfig::resolve(&settings, [(name, value)]).is_err(), "{name}={value}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProdu
 use ottla_protocol::messages::{ProduceResponse, produce_response as answer};
 use ottla_protocol::record::BatchHeader;
 use ottla_protocol::{DecodeError, ErrorCode, Uuid};
-use ottla_storage::{Appended, Incoming, Origin, Rejected, validate_set};
+use ottla_storage::{Accepted, Appended, Incoming, Origin, Rejected, validate_set};
 
 use crate::driver::partition::{Acks, Outcome, Partition, Submission};
 use crate::node::{Node, Topic};
@@ -31,11 +31,11 @@ pub(crate) fn handle(
     body_at: usize,
     reply: Reply,
 ) -> Result<(), DecodeError> {
-    let Frame { bytes, charge } = frame;
+    let Frame { bytes, mut charge } = frame;
     let body = bytes.get(body_at..).unwrap_or_default();
     let request = decode::<ProduceRequest<'_>>(body, version)?;
     let acks = request.acks;
-    let Plan { mut pending, cuts } = plan(node, version, &request, &bytes);
+    let Plan { mut pending, cuts } = plan(node, version, &request, (&bytes, &mut charge));
     let wait = if acks == -1 { Acks::All } else { Acks::Leader };
     pending.silent = acks == 0;
     pending.reply = Some(reply);
@@ -53,7 +53,7 @@ pub(crate) fn handle(
         let slot = cut.slot;
         let submission = Submission {
             batches: vec![Incoming {
-                bytes: taken.take(cut.range),
+                bytes: cut.rewritten.unwrap_or_else(|| taken.take(cut.range)),
                 header: cut.header,
                 origin: Origin::Client,
             }],
@@ -76,6 +76,8 @@ struct Cut {
     partition: Arc<Partition>,
     header: BatchHeader,
     range: Range<usize>,
+    /// The batch as it is stored, if that is not as it came.
+    rewritten: Option<BytesMut>,
 }
 
 struct Plan {
@@ -84,10 +86,16 @@ struct Plan {
 }
 
 /// Judges each partition's set; what fails is settled at once.
-fn plan(node: &Node, version: i16, request: &ProduceRequest<'_>, frame: &[u8]) -> Plan {
+fn plan(
+    node: &Node,
+    version: i16,
+    request: &ProduceRequest<'_>,
+    (frame, charge): (&[u8], &mut Charge),
+) -> Plan {
     let topics = node.topics.load();
     let mut pending = Pending::default();
     let mut cuts = Vec::new();
+    let mut held = frame.len();
     for data in &request.topic_data {
         let topic = if version >= IDS_FROM {
             topics.of_id(data.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
@@ -99,11 +107,12 @@ fn plan(node: &Node, version: i16, request: &ProduceRequest<'_>, frame: &[u8]) -
             let slot = pending.slots.len();
             let judged = topic
                 .map_err(PartitionOutcome::error)
-                .and_then(|topic| judge(node, version, request, topic, set));
+                .and_then(|topic| judge(node, version, request, topic, set))
+                .and_then(|judged| charged(judged, &mut held, charge));
             let outcome = match judged {
-                Ok((partition, header)) => {
+                Ok((partition, Accepted { header, rewritten })) => {
                     let range = place(frame, set.records.bytes().unwrap_or_default());
-                    cuts.push(Cut { slot, partition, header, range });
+                    cuts.push(Cut { slot, partition, header, range, rewritten });
                     None
                 }
                 Err(outcome) => Some(outcome),
@@ -131,7 +140,7 @@ fn judge(
     request: &ProduceRequest<'_>,
     topic: &Arc<Topic>,
     set: &PartitionProduceData<'_>,
-) -> Result<(Arc<Partition>, BatchHeader), PartitionOutcome> {
+) -> Result<(Arc<Partition>, Accepted), PartitionOutcome> {
     if !matches!(request.acks, -1..=1) {
         return Err(PartitionOutcome::error(ErrorCode::INVALID_REQUIRED_ACKS));
     }
@@ -146,9 +155,28 @@ fn judge(
         .log()
         .map_err(|error| PartitionOutcome::explained(error.code(), error.to_string()))?;
     let bytes = set.records.bytes().unwrap_or_default();
-    let header = validate_set(bytes, &topic.config.rules, version, node.clock.now_ms())
+    let accepted = validate_set(bytes, &topic.config.rules, version, node.clock.now_ms())
         .map_err(PartitionOutcome::rejected)?;
-    Ok((partition.clone(), header))
+    Ok((partition.clone(), accepted))
+}
+
+/// A set whose memory is accounted for: a batch in another form stands beside its frame, and a
+/// small frame can hold many that grow.
+fn charged(
+    judged: (Arc<Partition>, Accepted),
+    held: &mut usize,
+    charge: &mut Charge,
+) -> Result<(Arc<Partition>, Accepted), PartitionOutcome> {
+    let Some(rewritten) = &judged.1.rewritten else { return Ok(judged) };
+    let wanted = held.saturating_add(rewritten.len());
+    if charge.try_reach(wanted) {
+        *held = wanted;
+        return Ok(judged);
+    }
+    let message = "there is no room now for the batch in the form it is to be stored in; see the \
+                   broker's option queued.max.request.bytes";
+    // As a full queue in Kafka: to be tried again.
+    Err(PartitionOutcome::explained(ErrorCode::REQUEST_TIMED_OUT, message.to_owned()))
 }
 
 /// Where a slice of the frame lies in it.

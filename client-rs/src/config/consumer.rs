@@ -83,7 +83,7 @@ impl ConsumerConfig {
             partition_bytes_max: options.number("max.partition.fetch.bytes")?,
             fetch_wait_max: options.duration("fetch.max.wait.ms")?,
             memory_bytes: options.number("fetch.buffer.memory")?,
-            read_committed: options.text("isolation.level")? == "read_committed",
+            read_committed: read_committed(options)?,
             check_crcs: options.bool("check.crcs")?,
             api_timeout: options.duration("default.api.timeout.ms")?,
         };
@@ -97,6 +97,17 @@ impl ConsumerConfig {
         }
         Ok(config)
     }
+}
+
+/// Whether only committed records are asked for, which is refused: a reader must be able to trust
+/// it, and it is not proven yet.
+fn read_committed(options: &Options) -> Result<bool, Error> {
+    if options.text("isolation.level")? != "read_committed" {
+        return Ok(false);
+    }
+    let text = "`isolation.level` cannot be read_committed yet: transactions are not supported";
+    Err(Error::new(ErrorKind::InvalidOption, text)
+        .with_hint("read_uncommitted reads all records, those of aborted transactions too"))
 }
 
 fn text_if_any(options: &Options, name: &str) -> Option<Arc<str>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ottla_protocol::record::Compression;
+use ottla_protocol::record::{Codec, Compression};
 
 use super::options::{Address, Options};
 use super::table::OptionScope;
@@ -110,8 +110,8 @@ pub(crate) struct ProducerConfig {
     pub(crate) in_flight_max: usize,
     /// `retries`.
     pub(crate) retries: u32,
-    /// `compression.type`.
-    pub(crate) compression: Compression,
+    /// `compression.type` and the level of that codec.
+    pub(crate) codec: Codec,
     /// `partitioner`.
     pub(crate) partitioner: Partitioner,
     /// `partitioner.keyless`.
@@ -145,10 +145,7 @@ impl ProducerConfig {
             request_bytes_max: options.number("max.request.size")?,
             in_flight_max: options.number("max.in.flight.requests.per.connection")?,
             retries: options.number("retries")?,
-            compression: match options.text("compression.type")? {
-                "lz4" => Compression::Lz4,
-                _ => Compression::None,
-            },
+            codec: codec(options)?,
             partitioner: match options.text("partitioner")? {
                 "round_robin" => Partitioner::RoundRobin,
                 "random" => Partitioner::Random,
@@ -187,6 +184,26 @@ pub(crate) fn note_foreign(options: &Options, foreign: OptionScope) {
 
 fn contradiction(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOption, text)
+}
+
+/// The codec of the batches, at its own level. Kafka: KIP-390.
+fn codec(options: &Options) -> Result<Codec, Error> {
+    // All levels are checked, also that of a codec that is not used.
+    let level = |compression, name| {
+        let level = options.number(name)?;
+        let codec = Codec::with_level(compression, level);
+        codec.map_err(|fault| contradiction(format!("`{name}`: {fault}")))
+    };
+    let gzip = level(Compression::Gzip, "compression.gzip.level")?;
+    let lz4 = level(Compression::Lz4, "compression.lz4.level")?;
+    let zstd = level(Compression::Zstd, "compression.zstd.level")?;
+    Ok(match options.text("compression.type")? {
+        "gzip" => gzip,
+        "snappy" => Codec::new(Compression::Snappy),
+        "lz4" => lz4,
+        "zstd" => zstd,
+        _ => Codec::new(Compression::None),
+    })
 }
 
 /// On, unless it was switched off or `acks` alone asks for less.

@@ -142,8 +142,8 @@ impl LogReader {
 
     /// The first record of `timestamp` or later, below the offset `upper`; `None` if there is none.
     ///
-    /// In a batch whose codec this build cannot decompress, the batch's first offset: nothing later
-    /// is missed from there.
+    /// In a batch that cannot be decompressed, or holds more than 64 MiB before its record, the
+    /// batch's first offset: nothing later is missed from there.
     pub fn offset_for_time(
         &self,
         timestamp: i64,

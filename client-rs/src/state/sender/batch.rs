@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ottla_protocol::record::{
-    Attributes, BatchError, BatchHeader, BatchSeal, BatchSpan, Compression, HEADER_LEN, RecordIter,
-    crc, seal,
+    Attributes, BatchError, BatchHeader, BatchSeal, BatchSpan, Codec, Compression, HEADER_LEN,
+    RecordIter, crc, seal,
 };
 
 use crate::error::{Error, Outcome};
@@ -58,7 +58,7 @@ pub(crate) struct Batch {
     body: Vec<Bytes>,
     body_len: usize,
     body_crc: u32,
-    codec: Compression,
+    codec: Codec,
     /// Bytes of the records before compression.
     raw_len: usize,
     /// Header, if it is sealed.
@@ -85,7 +85,7 @@ impl Batch {
             body: open.chunks.into_iter().map(Bytes::from_owner).collect(),
             body_len: open.body_len,
             body_crc,
-            codec: Compression::None,
+            codec: Codec::default(),
             raw_len: open.body_len,
             header: Bytes::new(),
             sequence: None,
@@ -121,7 +121,7 @@ impl Batch {
     }
 
     /// Replaces the records by their compressed form.
-    pub(crate) fn pack(&mut self, packed: Vec<u8>, codec: Compression, memory: &Arc<Memory>) {
+    pub(crate) fn pack(&mut self, packed: Vec<u8>, codec: Codec, memory: &Arc<Memory>) {
         self.body_len = packed.len();
         self.body_crc = crc::of(&packed);
         self.codec = codec;
@@ -131,7 +131,7 @@ impl Batch {
     /// Makes the header, for a batch with or without a sequence.
     pub(crate) fn seal(&mut self, sequence: Option<Sequence>) -> Result<(), BatchError> {
         let mut fields = BatchSeal {
-            attributes: Attributes::default().with_compression(self.codec),
+            attributes: Attributes::default().with_compression(self.codec.compression()),
             ..BatchSeal::default()
         };
         if let Some(sequence) = sequence {
@@ -187,8 +187,8 @@ impl Batch {
         }
         let mut plain = Vec::with_capacity(self.body_len);
         self.body.iter().for_each(|slice| plain.extend_from_slice(slice));
-        if self.codec != Compression::None {
-            plain = self.codec.decompress(&plain, self.raw_len).ok()?;
+        if self.codec.compression() != Compression::None {
+            plain = self.codec.compression().decompress(&plain, self.raw_len).ok()?;
         }
         let header = BatchHeader::parse(&self.header).ok()?;
         let mut records = RecordIter::new(&header, &plain);
@@ -243,7 +243,7 @@ impl Batch {
     /// A half of this batch, compressed as this one is.
     fn half(&self, open: OpenBatch, memory: &Arc<Memory>) -> Option<Self> {
         let mut half = Self::new(open);
-        if self.codec != Compression::None {
+        if self.codec.compression() != Compression::None {
             let mut packed = memory.buffer(half.raw_len);
             self.codec.compress(half.body.iter().map(AsRef::as_ref), &mut packed).ok()?;
             half.pack(packed, self.codec, memory);

@@ -160,7 +160,7 @@ impl Sender {
             let bytes = u64::try_from(batch.raw_len()).unwrap_or(0);
             counters.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.outstanding.insert(batch.id());
-            if self.config.compression != Compression::None {
+            if self.config.codec.compression() != Compression::None {
                 self.pack(&mut batch, key, cx);
             }
             if let Some(partition) = self.partitions.get_mut(key) {
@@ -171,7 +171,7 @@ impl Sender {
 
     /// Compresses a batch, elsewhere if that takes long.
     fn pack(&mut self, batch: &mut Batch, key: usize, cx: &mut Context<'_>) {
-        let (codec, body) = (self.config.compression, batch.body());
+        let (codec, body) = (self.config.codec, batch.body());
         let mut packed = self.face.memory.buffer(batch.raw_len().next_power_of_two());
         let compress = move || -> Option<Vec<u8>> {
             codec.compress(body.iter().map(Bytes::as_ref), &mut packed).ok()?;
@@ -337,7 +337,7 @@ impl Machine for Sender {
         let Some(batch) = batch else { return };
         batch.packing = false;
         if let Some(packed) = packed.and_then(|packed| *packed) {
-            batch.pack(packed, self.config.compression, &self.face.memory);
+            batch.pack(packed, self.config.codec, &self.face.memory);
         }
     }
 
