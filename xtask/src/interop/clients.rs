@@ -16,18 +16,30 @@ const LIMIT: Duration = Duration::from_mins(1);
 const RECORDS: usize = 2_000;
 
 /// Our client as a program of its own.
-struct Client {
+pub(super) struct Client {
     program: PathBuf,
     bootstrap: String,
     dir: PathBuf,
 }
 
 impl Client {
+    /// Builds the program and gives its path.
+    pub(super) fn build(workspace: &Workspace) -> Done<PathBuf> {
+        let build = ["--package", "ottla-examples", "--bin", "interop_client"];
+        workspace.cargo("build").args(build).check()?;
+        Ok(workspace.target.join("debug/interop_client"))
+    }
+
+    pub(super) fn new(program: &Path, bootstrap: &str, dir: &Path) -> Self {
+        let (program, dir) = (program.to_owned(), dir.to_owned());
+        Self { program, bootstrap: bootstrap.to_owned(), dir }
+    }
+
     fn run(&self) -> Run {
         Run::new(&self.program).arg(&self.bootstrap).quiet().limit(LIMIT)
     }
 
-    fn produce(&self, topic: &str, lines: &[String], options: &[&str]) -> Done {
+    pub(super) fn produce(&self, topic: &str, lines: &[String], options: &[&str]) -> Done {
         let file = self.dir.join(format!("{topic}.ours"));
         write(&file, lines.join("\n") + "\n")?;
         let input = File::open(&file).doing(format_args!("cannot open {}", file.display()))?;
@@ -36,7 +48,7 @@ impl Client {
         if said.contains(&expected) { Ok(()) } else { Err(format!("it said {said:?}").into()) }
     }
 
-    fn consume(&self, topic: &str, group: &str, count: usize) -> Done<Vec<String>> {
+    pub(super) fn consume(&self, topic: &str, group: &str, count: usize) -> Done<Vec<String>> {
         self.run().args(["consume", topic, group]).arg(count.to_string()).check()
     }
 }
@@ -44,15 +56,12 @@ impl Client {
 pub(super) fn against_kafka(workspace: &Workspace) -> Done<Count> {
     tools::need(&[&KCAT])?;
     let classes = Kafka::fetch(workspace)?;
-    let build = ["--package", "ottla-examples", "--bin", "interop_client"];
-    workspace.cargo("build").args(build).check()?;
-    let program = workspace.target.join("debug/interop_client");
+    let program = Client::build(workspace)?;
     let scratch = workspace.scratch("kafka")?;
     let (kafka, took) = Kafka::start_timed(&classes, scratch.path())?;
     println!("Apache Kafka answers after {:.1} s", took.as_secs_f64());
     let bootstrap = kafka.address();
-    let dir = scratch.path().to_owned();
-    let client = Client { program, bootstrap: bootstrap.clone(), dir };
+    let client = Client::new(&program, &bootstrap, scratch.path());
     let mut total = produced(&client, &Kcat::new(bootstrap.clone()));
     total += consumed(&client, &Kcat::new(bootstrap), scratch.path());
     kafka.stop()?;

@@ -1,6 +1,7 @@
 //! `cargo xtask interop`: our halves against software that nobody here wrote.
 
 mod clients;
+mod codecs;
 mod confluent;
 mod kafka;
 mod kcat;
@@ -26,6 +27,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),
+    ("codecs", codecs::everywhere),
 ];
 
 /// Runs one suite, or with `smoke` all of them.
