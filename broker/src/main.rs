@@ -1,5 +1,7 @@
 //! The broker as one program.
 
+mod mend;
+
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,9 @@ const LOG_VARIABLE: &str = "OTTLA_LOG";
 
 fn main() -> ExitCode {
     let arguments = command().get_matches();
+    if let Some((name, arguments)) = arguments.subcommand() {
+        return mend::run(name, arguments);
+    }
     let filter =
         EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_unset| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
@@ -43,6 +48,8 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("A broker that speaks the Apache Kafka protocol")
         .after_long_help(options)
+        .args_conflicts_with_subcommands(true)
+        .subcommands(mend::commands())
         .arg(
             Arg::new("listen")
                 .long("listen")

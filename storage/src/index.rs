@@ -358,6 +358,20 @@ impl<E: Entry> IndexWriter<E> {
         }
     }
 
+    /// Makes the file where no entry has done so.
+    pub(crate) fn make_file(&mut self, files: &dyn Files) -> Result<(), LogError> {
+        if self.file.is_some() || self.written > 0 {
+            return Ok(());
+        }
+        match files.open(&self.path, OpenMode::Create) {
+            Ok(file) => {
+                self.file = Some(file);
+                Ok(())
+            }
+            Err(error) => Err(LogError::io(&self.path, "cannot make the index", error)),
+        }
+    }
+
     /// Removes the file, so that the next write makes a new one of all entries.
     fn unlink(&mut self, files: &dyn Files) -> Result<(), LogError> {
         self.file = None;
@@ -372,7 +386,10 @@ impl<E: Entry> IndexWriter<E> {
 
     /// Forgets all entries and the file, to build the index anew.
     pub(crate) fn reset(&mut self, files: &dyn Files) -> Result<(), LogError> {
-        self.entries = Arc::new(Growing::new());
+        // Readers of an index that is empty already see what will be pushed.
+        if self.len() > 0 {
+            self.entries = Arc::new(Growing::new());
+        }
         self.unlink(files)
     }
 }

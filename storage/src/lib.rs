@@ -35,7 +35,7 @@ pub use files::{
 };
 pub use lock::DirectoryLock;
 pub use log::{
-    Appended, FlushJob, Flushed, Incoming, Log, LogReader, OpenReport, Opening, Origin, ReadRange,
-    ReplicaAppended, Retention, TimedOffset,
+    Appended, BatchPlace, FlushJob, Flushed, Incoming, Log, LogReader, Lookup, OpenReport, Opening,
+    Origin, ReadRange, ReplicaAppended, Retention, TimeLookup, TimedOffset,
 };
 pub use validate::{Accepted, AppendRules, validate_set};

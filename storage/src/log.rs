@@ -2,6 +2,7 @@
 
 mod append;
 mod flush;
+mod locate;
 mod read;
 mod retain;
 mod roll;
@@ -23,6 +24,7 @@ use crate::segment::{ActiveSegment, Segment};
 
 pub use append::{Appended, Incoming, Origin, ReplicaAppended};
 pub use flush::{FlushJob, Flushed};
+pub use locate::{BatchPlace, Lookup, TimeLookup};
 pub use read::{LogReader, ReadRange, TimedOffset};
 pub use retain::Retention;
 

@@ -50,6 +50,34 @@ pub(crate) struct TimeMatch {
     pub(crate) timestamp: i64,
 }
 
+/// How a batch was found in a segment, step by step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Found {
+    /// The index entry from which batches were walked; none where that was the segment's start.
+    pub(crate) entry: Option<OffsetEntry>,
+    /// Batches whose headers were looked at.
+    pub(crate) walked_batches: usize,
+    /// Bytes from the walk's begin to the end of the batch that was found.
+    pub(crate) walked_bytes: u64,
+    /// The batch, if there is one.
+    pub(crate) batch: Option<Located>,
+}
+
+/// How a record was found by its time, step by step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FoundTime {
+    /// The entry of the time index that names the offset to begin with.
+    pub(crate) entry: Option<TimeEntry>,
+    /// How that offset was found.
+    pub(crate) start: Found,
+    /// Batches whose headers were looked at from there on.
+    pub(crate) walked_batches: usize,
+    /// Bytes from there to the end of the last of them.
+    pub(crate) walked_bytes: u64,
+    /// The record, if there is one.
+    pub(crate) record: Option<TimeMatch>,
+}
+
 impl Segment {
     /// A segment that will not change again.
     pub(crate) fn sealed(
@@ -136,7 +164,7 @@ impl<'a> Extent<'a> {
     }
 
     /// The first batch that holds `offset` or comes after it; `None` if all come before.
-    pub(crate) fn locate(&self, offset: i64) -> Result<Option<Located>, WalkError> {
+    pub(crate) fn locate(&self, offset: i64) -> Result<Found, WalkError> {
         let relative = self.segment.relative(offset);
         let hint = self.segment.offsets.last_where(|entry| entry.relative <= relative);
         if let Some(hint) = hint.map_err(WalkError::Io)? {
@@ -147,11 +175,11 @@ impl<'a> Extent<'a> {
                 found => return found,
             }
         }
-        walk_until(self.walk(0, self.base()), offset)
+        walk_until(self.walk(0, self.base()), 0, offset)
     }
 
     /// Walks from an index entry, which must name the batch that is there.
-    fn locate_from(&self, hint: OffsetEntry, offset: i64) -> Result<Option<Located>, WalkError> {
+    fn locate_from(&self, hint: OffsetEntry, offset: i64) -> Result<Found, WalkError> {
         let position = u64::from(hint.position);
         let mut walk = self.walk(position, self.base());
         let Some(first) = walk.next()? else {
@@ -163,9 +191,11 @@ impl<'a> Extent<'a> {
             return Err(WalkError::Bad { position, offset, what });
         }
         if first.header.last_offset() >= offset {
-            return Ok(Some(first));
+            let (walked_bytes, batch) = (first.size(), Some(first));
+            return Ok(Found { entry: Some(hint), walked_batches: 1, walked_bytes, batch });
         }
-        walk_until(walk, offset)
+        let found = walk_until(walk, position, offset)?;
+        Ok(Found { entry: Some(hint), walked_batches: found.walked_batches + 1, ..found })
     }
 
     /// Bytes from `first` on that are whole batches below `upper` and at most `max_bytes`, but
@@ -268,26 +298,26 @@ impl<'a> Extent<'a> {
     }
 
     /// The first record at or after offset `from` that is of `timestamp` or later.
-    pub(crate) fn find_time(
-        &self,
-        timestamp: i64,
-        from: i64,
-    ) -> Result<Option<TimeMatch>, WalkError> {
+    pub(crate) fn find_time(&self, timestamp: i64, from: i64) -> Result<FoundTime, WalkError> {
         let hint = self.segment.times.last_where(|entry| entry.timestamp <= timestamp);
-        let after = hint.map_err(WalkError::Io)?.map_or(0, |entry| i64::from(entry.relative));
-        let start = self.base().saturating_add(after).max(from);
-        let Some(first) = self.locate(start)? else { return Ok(None) };
-        let expected = first.header.base_offset;
-        let mut walk = self.walk(first.position, expected);
+        let entry = hint.map_err(WalkError::Io)?;
+        let after = entry.map_or(0, |entry| i64::from(entry.relative));
+        let start = self.locate(self.base().saturating_add(after).max(from))?;
+        let mut found = FoundTime { entry, start, ..FoundTime::default() };
+        let Some(first) = start.batch else { return Ok(found) };
+        let mut walk = self.walk(first.position, first.header.base_offset);
         while let Some(batch) = walk.next()? {
+            found.walked_batches += 1;
+            found.walked_bytes = batch.end().saturating_sub(first.position);
             if batch.header.max_timestamp < timestamp || batch.header.last_offset() < from {
                 continue;
             }
-            if let Some(found) = self.find_record(&batch, timestamp, from)? {
-                return Ok(Some(found));
+            found.record = self.find_record(&batch, timestamp, from)?;
+            if found.record.is_some() {
+                break;
             }
         }
-        Ok(None)
+        Ok(found)
     }
 
     fn find_record(
@@ -326,7 +356,7 @@ impl<'a> Extent<'a> {
         from: i64,
         mut each: impl FnMut(&Located),
     ) -> Result<(), WalkError> {
-        let Some(first) = self.locate(from)? else { return Ok(()) };
+        let Some(first) = self.locate(from)?.batch else { return Ok(()) };
         let expected = first.header.base_offset;
         let mut walk = self.walk(first.position, expected);
         while let Some(batch) = walk.next()? {
@@ -336,13 +366,18 @@ impl<'a> Extent<'a> {
     }
 }
 
-fn walk_until(mut walk: HeaderWalk<'_>, offset: i64) -> Result<Option<Located>, WalkError> {
+/// Walks to the batch that holds `offset`; what is walked counts from the position `begin`.
+fn walk_until(mut walk: HeaderWalk<'_>, begin: u64, offset: i64) -> Result<Found, WalkError> {
+    let mut found = Found::default();
     while let Some(batch) = walk.next()? {
+        found.walked_batches += 1;
+        found.walked_bytes = batch.end().saturating_sub(begin);
         if batch.header.last_offset() >= offset {
-            return Ok(Some(batch));
+            found.batch = Some(batch);
+            break;
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Which of the bases, rising, is that of the segment that holds `offset`: the last not above it.

@@ -13,7 +13,7 @@ const WINDOW: usize = 8 * 1024;
 const CHUNK: usize = 1 << 20;
 
 /// A batch and where it lies in its segment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Located {
     pub(crate) position: u64,
     pub(crate) header: BatchHeader,

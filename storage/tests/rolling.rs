@@ -111,7 +111,8 @@ fn index_files_appear_with_their_first_entry() {
         assert_eq!(place.names(), expected);
         log.close().expect("closed");
         assert_eq!(place.names_of(".timeindex"), ["00000000000000000000.timeindex"]);
-        assert_eq!(place.names_of(".index"), [""; 0]);
+        assert_eq!(place.names_of(".index"), ["00000000000000000000.index"], "empty, for Kafka");
+        assert_eq!(place.read("00000000000000000000.index").len(), 0);
         assert_eq!(place.names_of(".snapshot"), ["00000000000000000001.snapshot"]);
     });
 }

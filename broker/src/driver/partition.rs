@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use ottla_protocol::Uuid;
-use ottla_storage::{Appended, Flushed, Log, LogError, LogReader, Rejected};
+use ottla_storage::{Appended, Flushed, Log, LogError, LogReader, ReadError, Rejected};
 
 use crate::config::TopicConfig;
 use crate::driver::folder::{DataFolder, Trust};
@@ -71,6 +71,8 @@ pub(crate) struct Partition {
     config: ArcSwap<TopicConfig>,
     leader_epoch: AtomicI32,
     opened: OnceLock<Result<LogReader, Arc<str>>>,
+    /// Why nobody may read it any more: a reader came to damage.
+    offline: OnceLock<Arc<str>>,
     /// Held by the thread that opens the log.
     opening: Mutex<()>,
     role: Mutex<Role>,
@@ -146,6 +148,7 @@ impl Partition {
             config: ArcSwap::new(setup.config.clone()),
             setup,
             opened: OnceLock::new(),
+            offline: OnceLock::new(),
             opening: Mutex::new(()),
             role: Mutex::new(Role::Unopened),
             inbox: Mutex::default(),
@@ -179,6 +182,9 @@ impl Partition {
     /// An error that passes, such as no descriptor left, is tried again by the next who asks.
     pub(crate) fn log(&self) -> Result<&LogReader, AppendError> {
         self.setup.folder.usable()?;
+        if let Some(why) = self.offline.get() {
+            return Err(AppendError::Storage(why.clone()));
+        }
         let opened = match self.opened.get() {
             Some(opened) => opened,
             None => self.open_once()?,
@@ -294,6 +300,22 @@ impl Partition {
         *locked(&self.role) = Role::Failed(why.clone());
         self.setup.folder.note_failure();
         self.release_waiting(&AppendError::Storage(why));
+    }
+
+    /// A read failed. Where the log is damaged the partition goes offline as a whole: whoever reads
+    /// on would miss records and not be told.
+    pub(crate) fn handle_read_error(&self, error: &ReadError) {
+        let (topic, index) = (&self.setup.topic, self.setup.index);
+        match error {
+            ReadError::Corrupt(damage) => {
+                let why: Arc<str> = damage.to_string().into();
+                if self.offline.set(why.clone()).is_ok() {
+                    tracing::error!(%topic, index, %damage, "the partition is offline");
+                    self.fail(why);
+                }
+            }
+            error => tracing::error!(%topic, index, %error, "the log cannot be read"),
+        }
     }
 
     /// Answers all who wait, since nothing more will come.

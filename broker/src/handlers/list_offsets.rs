@@ -104,8 +104,7 @@ fn found(
     outcome: Result<Option<TimedOffset>, ReadError>,
 ) -> Result<TimedOffset, ErrorCode> {
     outcome.map(|found| found.unwrap_or(NOTHING)).map_err(|error| {
-        let (topic, index) = (partition.topic(), partition.index());
-        tracing::error!(%topic, index, %error, "an offset cannot be looked up by time");
+        partition.handle_read_error(&error);
         ErrorCode::KAFKA_STORAGE_ERROR
     })
 }

@@ -84,7 +84,11 @@ impl<'a> LogWalk<'a> {
             }
         };
         let last = folder.segments.last().is_some_and(|(last, _)| *last == base);
-        self.indexes(base, &seen, last);
+        // What an index says of a segment with a hole is not to be held against anything, and goes
+        // with the repair.
+        if self.holes.iter().all(|hole| hole.base != base) {
+            self.indexes(base, &seen, last);
+        }
     }
 
     /// Reads all batches of a segment; notes what is none, and goes on after it.
@@ -238,7 +242,7 @@ impl<'a> LogWalk<'a> {
             let until = seen.partition_point(|batch| batch.base_offset <= offset);
             let upto = seen.get(..until).unwrap_or_default();
             let largest = upto.iter().map(|batch| batch.max_timestamp).max();
-            if rises && largest == Some(entry.timestamp) {
+            if rises && offset < end && largest == Some(entry.timestamp) {
                 Ok(())
             } else {
                 Err("tells a time that the batches do not")

@@ -12,7 +12,7 @@ use super::View;
 use crate::epochs::{EpochEntry, end_of_epoch, epoch_of};
 use crate::error::ReadError;
 use crate::files::File;
-use crate::segment::{Extent, Segment, segment_of};
+use crate::segment::{Extent, Segment, TimeMatch};
 use crate::walk::WalkError;
 
 /// Reads a log while its owner appends. Cheap to clone; ask it as often as you like, it sees every
@@ -292,26 +292,19 @@ impl View {
     fn range(&self, wanted: Wanted) -> Result<ReadRange, SegmentError> {
         let Wanted { offset, max_bytes, upper, first_batch_whole, cached_only } = wanted;
         let upper = upper.min(self.log_end);
-        let start = segment_of(&self.segments, |segment| segment.base, offset).unwrap_or(0);
         let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-        for (index, (segment, extent)) in (start..).zip(self.extents_from(start)) {
-            if offset >= upper || segment.base >= upper {
-                break;
-            }
-            let extent =
-                if cached_only { extent.cached().map_err(in_segment(segment))? } else { extent };
-            // Compaction may have taken the rest of a segment; the next one goes on.
-            let found = extent.locate(offset).map_err(in_segment(segment))?;
-            let Some(first) = found else { continue };
-            let too_large = first.size() > max_bytes && !first_batch_whole;
-            if too_large || first.header.next_offset() > upper {
-                break;
-            }
-            let len = extent
-                .range_len(&first, self.segment_end(index), max_bytes, upper)
-                .map_err(in_segment(segment))?;
+        let narrow = |extent| if cached_only { Extent::cached(extent) } else { Ok(extent) };
+        if let Some(chosen) = self.locate(offset, upper, narrow)?
+            && let Some(first) = chosen.found.batch
+            && (first.size() <= max_bytes || first_batch_whole)
+            && first.header.next_offset() <= upper
+        {
+            let len = chosen
+                .extent
+                .range_len(&first, self.segment_end(chosen.index), max_bytes, upper)
+                .map_err(in_segment(chosen.segment))?;
             return Ok(ReadRange {
-                file: Arc::clone(&segment.file),
+                file: Arc::clone(&chosen.segment.file),
                 position: first.position,
                 len: usize::try_from(len).unwrap_or(usize::MAX),
                 base_offset: first.header.base_offset,
@@ -326,27 +319,14 @@ impl View {
     }
 
     fn find_time(&self, timestamp: i64, upper: i64) -> Result<Option<TimedOffset>, SegmentError> {
-        let upper = upper.min(self.log_end);
-        for (index, (segment, extent)) in (0..).zip(self.extents_from(0)) {
-            if segment.base >= upper {
-                break;
-            }
-            if self.segment_end(index) <= self.log_start {
-                continue;
-            }
-            if extent.largest_timestamp().map_err(in_segment(segment))? < timestamp {
-                continue;
-            }
-            let found = extent.find_time(timestamp, self.log_start);
-            if let Some(found) = found.map_err(in_segment(segment))? {
-                let leader_epoch = epoch_of(&self.epochs, found.offset).unwrap_or(-1);
-                return Ok((found.offset < upper).then_some(TimedOffset {
-                    offset: found.offset,
-                    timestamp: found.timestamp,
-                    leader_epoch,
-                }));
-            }
-        }
-        Ok(None)
+        let chosen = self.locate_time(timestamp, upper.min(self.log_end))?;
+        let found = chosen.and_then(|chosen| chosen.found.record);
+        Ok(found.filter(|found| found.offset < upper).map(|found| self.timed(found)))
+    }
+
+    /// A record that was found, with its epoch.
+    pub(super) fn timed(&self, found: TimeMatch) -> TimedOffset {
+        let leader_epoch = epoch_of(&self.epochs, found.offset).unwrap_or(-1);
+        TimedOffset { offset: found.offset, timestamp: found.timestamp, leader_epoch }
     }
 }

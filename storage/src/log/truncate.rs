@@ -45,7 +45,8 @@ impl Log {
         }
         let extent =
             if index + 1 == self.segments.len() { self.active.extent() } else { segment.whole() };
-        let cut = extent.locate(offset).map_err(|error| recovery::walk_error(&segment, error))?;
+        let found = extent.locate(offset);
+        let cut = found.map_err(|error| recovery::walk_error(&segment, error))?.batch;
         let (size, end) = match cut {
             Some(batch) => (batch.position, batch.header.base_offset.min(offset)),
             // Compaction may have taken the records from there on.

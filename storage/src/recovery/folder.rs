@@ -88,7 +88,8 @@ impl Listing {
     }
 
     /// Removes snapshots that are not below the recovery point: after a power cut they may be those
-    /// of batches that were truncated since. The batches tell all that they did.
+    /// of batches that were truncated since. The batches tell all that they did; only of those that
+    /// went before the first segment a snapshot is all that is left.
     pub(super) fn drop_unflushed_snapshots(
         &mut self,
         files: &dyn Files,
@@ -96,7 +97,9 @@ impl Listing {
         recovery_point: i64,
     ) -> Result<(), LogError> {
         self.snapshots.sort_unstable();
-        while let Some(unflushed) = self.snapshots.pop_if(|offset| *offset >= recovery_point) {
+        let first = self.logs.first_key_value().map_or(0, |(base, _)| *base);
+        let unflushed = |offset: &mut i64| *offset >= recovery_point && *offset > first;
+        while let Some(unflushed) = self.snapshots.pop_if(unflushed) {
             remove_snapshot(files, dir, unflushed)?;
         }
         Ok(())

@@ -253,6 +253,10 @@ impl ActiveSegment {
     pub(crate) fn complete_indexes(&mut self, files: &dyn Files) -> Result<(), LogError> {
         self.push_time();
         self.offsets.write(files)?;
+        if self.has_time_entries() {
+            // Kafka takes a time index without the other one for damage.
+            self.offsets.make_file(files)?;
+        }
         self.times.write(files)
     }
 

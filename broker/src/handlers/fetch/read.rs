@@ -177,13 +177,8 @@ fn read_one(
         Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
         Err(ReadError::OutOfRange { .. }) => found(ErrorCode::OFFSET_OUT_OF_RANGE, None),
         Err(error) => {
-            let (topic, index) = (partition.topic(), partition.index());
-            tracing::error!(%topic, index, offset = want.offset, %error, "a fetch cannot read");
-            let code = match error {
-                ReadError::Corrupt(_) => ErrorCode::CORRUPT_MESSAGE,
-                _ => ErrorCode::KAFKA_STORAGE_ERROR,
-            };
-            found(code, None)
+            partition.handle_read_error(&error);
+            found(ErrorCode::KAFKA_STORAGE_ERROR, None)
         }
     }
 }
