@@ -24,7 +24,7 @@ const SMALL_FILE_MAX: u64 = 64 << 20;
 
 /// Replaces a file so that a reader, or a process that dies, sees the old bytes or the new.
 pub(crate) fn replace(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
-    let aside = write_aside(files, path, bytes)?;
+    let aside = write_aside(files, path, ".tmp", bytes)?;
     rename(files, &aside.0, path)
 }
 
@@ -35,7 +35,8 @@ pub(crate) fn replace_flushed(
     path: &Path,
     bytes: &[u8],
 ) -> Result<(), LogError> {
-    let (aside, file) = write_aside(files, path, bytes)?;
+    // Not the name that an owner uses who replaces the file while another thread flushes it.
+    let (aside, file) = write_aside(files, path, ".flushed.tmp", bytes)?;
     file.sync_data().map_err(|error| LogError::io(&aside, "cannot flush", error))?;
     rename(files, &aside, path)
 }
@@ -54,10 +55,11 @@ pub(crate) fn replace_durably(
 fn write_aside(
     files: &dyn Files,
     path: &Path,
+    ending: &str,
     bytes: &[u8],
 ) -> Result<(PathBuf, Arc<dyn File>), LogError> {
     let mut aside = path.as_os_str().to_owned();
-    aside.push(".tmp");
+    aside.push(ending);
     let aside = PathBuf::from(aside);
     let write = || {
         let file = files.open(&aside, OpenMode::Create)?;

@@ -110,10 +110,10 @@ fn a_log_whose_records_all_go_begins_a_segment_and_knows_its_producers() {
         let known = append(&mut log, &Draft::of(1).producer(7, 0, 2));
         assert!(known.duplicate, "the retry of a batch that is gone is no new record");
         drop(log);
-        let opening = Opening { log_start: 3, ..Opening::unclean(NOW) };
+        let opening = Opening { log_start: 3, same_boot: true, ..Opening::unclean(NOW) };
         let (mut log, _) = place.open(opening);
         let known = append(&mut log, &Draft::of(1).producer(7, 0, 2));
-        assert!(known.duplicate, "nor after a crash");
+        assert!(known.duplicate, "nor after the process was killed");
         assert_eq!(append(&mut log, &Draft::of(1).producer(7, 0, 3)).base_offset, 3);
     });
 }
@@ -172,4 +172,23 @@ fn records_without_a_time_age_from_the_last_write_to_their_file() {
     let reader = log.reader();
     assert_eq!(reader.expired(&OLD, 1, written).expect("asked"), 0);
     assert_eq!(reader.expired(&OLD, 1, written + 2001).expect("asked"), 1);
+}
+
+#[test]
+fn flush_and_an_owner_that_goes_on_do_not_take_each_others_files() {
+    let place = Place::in_memory().with(|config| config.segment_bytes = 200);
+    let mut log = place.clean();
+    for round in 0..500_i32 {
+        for _ in 0..3 {
+            place::append_in(&mut log, &Draft::of(1), 2 * round);
+        }
+        let job = log.flush_job().expect("a job");
+        let flushing = std::thread::spawn(move || job.run());
+        // Each of these writes the file of leader epochs, as the flush does.
+        log.advance_start(log.log_end() - 1).expect("moved");
+        place::append_in(&mut log, &Draft::of(1), 2 * round + 1);
+        log.drop_dead_segments(NOW).expect("dropped");
+        let outcome = flushing.join().expect("ran");
+        log.finish_flush(outcome).expect("flushed");
+    }
 }
