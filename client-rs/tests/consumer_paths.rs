@@ -444,3 +444,28 @@ fn reading_goes_on_when_the_broker_was_killed_and_came_back() {
     consumer.close(LIMIT).unwrap();
     assert_eq!(read_all(broker.bootstrap(), "orders", 3, |_, _, _, _| {}), 3_000);
 }
+
+#[test]
+fn a_fetch_of_much_more_than_its_bytes_is_read_whole_and_in_order() {
+    let broker = broker("orders", 1);
+    let pairs = [("compression.type", "gzip"), ("max.request.size", "20000000")];
+    let producer = producer(&broker.bootstrap(), &pairs);
+    let large = vec![b'0'; 9_000_000];
+    for at in 0..10 {
+        let key = at.to_string();
+        drop(producer.send(&Record::to("orders").key(&key).value(&large)).unwrap());
+    }
+    producer.close(LIMIT).unwrap();
+    let consumer = member(&broker.bootstrap(), "orders", &[]);
+    let mut keys = Vec::new();
+    while keys.len() < 10 {
+        let batch = consumer.poll_batch(LIMIT).unwrap().expect("more");
+        assert!(batch.len() <= 4, "{} records of 9 MB at a time", batch.len());
+        for record in batch.records() {
+            assert_eq!(record.value.map(<[u8]>::len), Some(large.len()));
+            keys.push(String::from_utf8(record.key.unwrap().to_vec()).unwrap());
+        }
+    }
+    assert_eq!(keys, (0..10).map(|at| at.to_string()).collect::<Vec<_>>());
+    consumer.close(LIMIT).unwrap();
+}

@@ -14,6 +14,10 @@ use crate::state::fetcher::Fetched;
 /// Most bytes that one compressed batch may grow to: what Kafka's brokers accept in a request.
 const BATCH_BYTES_MAX: usize = 100 * 1024 * 1024;
 
+/// So much is decoded at a time, and the rest of a fetch when that was taken: many small batches can
+/// hold a thousand times their bytes.
+const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// Records of one partition that came in one fetch, in the order of their offsets.
 ///
 /// Cheap to clone. It may be kept, and read from any thread, for as long as one likes, also after
@@ -47,15 +51,32 @@ struct Chunk {
 }
 
 impl Shared {
-    /// Checks and indexes what was fetched. The error names topic, partition and offset.
-    pub(super) fn decode(fetched: &Fetched, lease: u64) -> Result<Self, Error> {
+    /// Checks and indexes what was fetched, up to a bound of memory; what is beyond that, or behind
+    /// it cannot be read, is left for the next time.
+    ///
+    /// The error is that of the first batch, and names topic, partition and offset.
+    pub(super) fn decode(fetched: &Fetched, lease: u64) -> Result<(Self, Option<Fetched>), Error> {
         let mut chunks = Vec::with_capacity(fetched.batches.len());
-        let mut len = 0;
-        for bytes in &fetched.batches {
-            let records = decode_one(bytes).map_err(|fault| {
-                let offset = offset_of(bytes).max(fetched.start);
-                corrupt(&fetched.partition, offset, fault)
-            })?;
+        let (mut len, mut decoded) = (0, 0);
+        let mut rest = None;
+        for (at, bytes) in fetched.batches.iter().enumerate() {
+            if decoded >= DECODED_BYTES_MAX {
+                rest = Some(fetched.rest_from(at));
+                break;
+            }
+            let records = match decode_one(bytes) {
+                Ok(records) => records,
+                // Those before it come first, and this one then by itself.
+                Err(_) if at > 0 => {
+                    rest = Some(fetched.rest_from(at));
+                    break;
+                }
+                Err(fault) => {
+                    let offset = offset_of(bytes).max(fetched.start);
+                    return Err(corrupt(&fetched.partition, offset, fault));
+                }
+            };
+            decoded += records.memory_bytes();
             let skipped = records.position_of(fetched.start);
             if records.len() > skipped {
                 let shown = records.len() - skipped;
@@ -63,15 +84,16 @@ impl Shared {
                 len += shown;
             }
         }
-        Ok(Self {
+        let shared = Self {
             partition: fetched.partition.clone(),
             lease,
             position: fetched.position,
             chunks,
             len,
-            next: fetched.next,
+            next: rest.as_ref().map_or(fetched.next, |rest| rest.start),
             high_watermark: fetched.high_watermark,
-        })
+        };
+        Ok((shared, rest))
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -115,6 +137,15 @@ impl Shared {
 
 fn decode_one(bytes: &Bytes) -> Result<IndexedBatch, Box<dyn std::error::Error + Send + Sync>> {
     Ok(DecodedBatch::decode(bytes, BATCH_BYTES_MAX)?.index()?)
+}
+
+impl Fetched {
+    /// The batches from this one on. Their bytes are off the books already.
+    fn rest_from(&self, at: usize) -> Self {
+        let batches = self.batches.get(at..).unwrap_or_default().to_vec();
+        let start = batches.first().map_or(self.next, offset_of).max(self.start);
+        Self { partition: self.partition.clone(), batches, start, bytes: 0, ..*self }
+    }
 }
 
 fn offset_of(bytes: &Bytes) -> i64 {
@@ -391,3 +422,6 @@ impl fmt::Debug for ConsumerRecord {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

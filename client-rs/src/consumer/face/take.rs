@@ -387,7 +387,7 @@ impl Inner {
         &mut self,
         fetched: &Fetched,
         lease: u64,
-        decoded: Result<Shared, Error>,
+        decoded: Result<(Shared, Option<Fetched>), Error>,
     ) -> Result<(), (Error, Command)> {
         let partition = &fetched.partition;
         let id = self.id();
@@ -402,7 +402,13 @@ impl Inner {
             return Ok(());
         }
         let shared = match decoded {
-            Ok(shared) => Arc::new(shared),
+            Ok((shared, rest)) => {
+                // Before what was fetched after it.
+                if let Some(rest) = rest {
+                    part.items.push_front(Item::Data(rest));
+                }
+                Arc::new(shared)
+            }
             Err(error) => {
                 // Stands where it is until the application seeks: it is fetched and told again.
                 let offset = part.next.unwrap_or(fetched.start);
@@ -416,7 +422,7 @@ impl Inner {
         };
         if shared.len() == 0 {
             // All of it was compacted away or is not for showing; reading stands behind it.
-            part.next = Some(fetched.next);
+            part.next = Some(shared.offset_at(0));
             self.note_finished();
             self.finished.insert(partition.clone(), shared.mark(0));
             self.list(partition);
