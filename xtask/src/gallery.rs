@@ -34,9 +34,33 @@ const BUGS: &[Bug] = &[
     },
 ];
 
+/// Rules of bounds of the record decoder and the decompressors; the fuzz bodies notice each.
+const RECORD_BOUNDS: &[&str] = &[
+    "batch_count",
+    "batch_length",
+    "decompressed_limit",
+    "field_length",
+    "header_count",
+    "last_offset",
+    "record_filled",
+    "record_length",
+    "record_offset",
+    "records_count",
+    "snappy_block",
+    "snappy_growth",
+    "trailing_bytes",
+    "varint_length",
+    "zstd_window",
+];
+
+const fn record_bound(name: &'static str) -> Bug {
+    Bug { name, package: "ottla-protocol", tests: &["--lib", "record::fuzz"] }
+}
+
 pub(crate) fn run(workspace: &Workspace) -> Done<Count> {
     let mut total = Count::default();
-    for bug in BUGS {
+    let record_bounds: Vec<Bug> = RECORD_BOUNDS.iter().copied().map(record_bound).collect();
+    for bug in BUGS.iter().chain(&record_bounds) {
         let noticed = noticed(workspace, bug)?;
         total += Count::check(&format!("a test fails with {}", bug.name), noticed);
     }
