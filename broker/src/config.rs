@@ -1,5 +1,6 @@
 //! The broker's configuration: where it listens, where its data is, and Kafka's options.
 
+pub(crate) mod describe;
 mod kafka_names;
 mod nearest;
 mod properties;
@@ -12,8 +13,11 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::server::inbound::Patience;
+use crate::state::connections::ConnectionLimits;
+
 pub use table::{OPTIONS, OptionError, OptionKind, OptionRow};
-pub(crate) use topic::{EffectiveOption, TopicConfig};
+pub(crate) use topic::TopicConfig;
 
 /// The address of [`BrokerConfig::new`]: a free port on the loopback interface.
 const LISTEN: &str = "127.0.0.1:0";
@@ -198,6 +202,12 @@ pub(crate) struct Settings {
     pub(crate) fetch_max_bytes: usize,
     /// `max.incremental.fetch.session.cache.slots`.
     pub(crate) fetch_session_slots: usize,
+    /// `max.connections` and its kin.
+    pub(crate) connection_limits: ConnectionLimits,
+    /// `connections.max.idle.ms` and its kin.
+    pub(crate) patience: Patience,
+    /// `offsets.retention.check.interval.ms`.
+    pub(crate) offsets_check: Duration,
     /// `socket.request.max.bytes`.
     pub(crate) request_max_bytes: usize,
     /// `queued.max.request.bytes`.
@@ -216,7 +226,7 @@ pub(crate) struct Settings {
     pub(crate) max_partitions: usize,
     /// `offset.metadata.max.bytes`.
     pub(crate) offset_metadata_max_bytes: usize,
-    /// `offsets.retention.minutes`, in milliseconds.
+    /// `offsets.retention.ms`, or `offsets.retention.minutes` in milliseconds.
     pub(crate) offsets_retention_ms: i64,
     /// `offsets.topic.num.partitions`.
     pub(crate) offsets_partitions: i32,
@@ -251,6 +261,17 @@ impl Settings {
             io_threads: options.size("io.threads"),
             fetch_max_bytes: options.size("fetch.max.bytes"),
             fetch_session_slots: options.size("max.incremental.fetch.session.cache.slots"),
+            connection_limits: ConnectionLimits {
+                in_all: max_connections(options.optional_long("max.connections")),
+                of_address: options.size("max.connections.per.ip"),
+                of_address_a_second: options.size("max.connection.creation.rate.per.ip"),
+            },
+            patience: Patience {
+                first: millis("connections.first.request.max.ms"),
+                idle: millis("connections.max.idle.ms"),
+                request: millis("socket.request.max.ms"),
+            },
+            offsets_check: millis("offsets.retention.check.interval.ms"),
             request_max_bytes: options.size("socket.request.max.bytes"),
             requests_bytes: options.size("queued.max.request.bytes"),
             group_initial_delay_ms: options.int("group.initial.rebalance.delay.ms"),
@@ -260,7 +281,9 @@ impl Settings {
             group_max_bytes: options.size("group.max.bytes"),
             max_partitions: options.size("max.partitions"),
             offset_metadata_max_bytes: options.size("offset.metadata.max.bytes"),
-            offsets_retention_ms: options.long("offsets.retention.minutes") * 60_000,
+            offsets_retention_ms: options
+                .optional_long("offsets.retention.ms")
+                .unwrap_or_else(|| options.long("offsets.retention.minutes") * 60_000),
             offsets_partitions: options.int("offsets.topic.num.partitions"),
             offsets_replication_factor: short("offsets.topic.replication.factor"),
             offsets_segment_bytes: options.long("offsets.topic.segment.bytes"),
@@ -271,6 +294,22 @@ impl Settings {
             checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
             options: options.clone(),
         }
+    }
+
+    /// These with others over them, which were checked; what this broker does not have is left out.
+    pub(crate) fn with<'a>(&self, set: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut options = self.options.clone();
+        for (name, value) in set {
+            if let Err(error) = options.set(name, value) {
+                tracing::warn!(%error, "an option that was set while a broker ran has no effect");
+            }
+        }
+        Self::from_options(&options)
+    }
+
+    /// An option's value as this broker was started with, if it was set.
+    pub(crate) fn set_at_start(&self, name: &str) -> Option<&str> {
+        self.options.values.get(name).map(String::as_str)
     }
 
     /// The broker's default of a topic option, as text.
@@ -331,6 +370,18 @@ impl Settings {
     pub(crate) fn producer_id_expiration_ms(&self) -> i64 {
         self.options.long("producer.id.expiration.ms")
     }
+}
+
+/// `max.connections`, or as many as there are descriptors beside those that files may need.
+fn max_connections(set: Option<i64>) -> usize {
+    const FOR_FILES: u64 = 1000;
+    if let Some(set) = set {
+        return usize::try_from(set).unwrap_or(usize::MAX);
+    }
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = descriptors.unwrap_or(u64::MAX);
+    let left = descriptors.saturating_sub(FOR_FILES).max(descriptors / 2);
+    usize::try_from(left).unwrap_or(usize::MAX)
 }
 
 /// Host and port of `advertised.listeners`: the first, since there is one listener.

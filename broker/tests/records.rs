@@ -418,3 +418,34 @@ fn writes_that_ask_for_more_replicas_than_there_are_are_refused() {
     let response = answer.decode::<ProduceResponse<'_>>();
     assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
 }
+
+#[test]
+fn features_are_told_with_their_levels_and_none_that_begins_with_zero_to_old_clients() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    for version in ApiKey::ApiVersions.served() {
+        let request = ApiVersionsRequest {
+            client_software_name: "test",
+            client_software_version: "1",
+            ..ApiVersionsRequest::default()
+        };
+        let answer = client.call(version, &request);
+        let response = answer.decode::<ApiVersionsResponse<'_>>();
+        let supported = response.supported_features.iter();
+        let supported: Vec<_> = supported.map(|one| (one.name, one.min_version)).collect();
+        let finalized = response.finalized_features.iter();
+        let finalized: Vec<_> = finalized.map(|one| (one.name, one.max_version_level)).collect();
+        if version < 3 {
+            assert!(supported.is_empty() && finalized.is_empty(), "no place for them");
+            continue;
+        }
+        assert!(response.finalized_features_epoch >= 0, "or they would not count");
+        assert_eq!(finalized, [("metadata.version", 33), ("kraft.version", 1)]);
+        let expected: &[_] = if version == 3 {
+            &[("metadata.version", 7)]
+        } else {
+            &[("metadata.version", 7), ("kraft.version", 0)]
+        };
+        assert_eq!(supported, expected, "version {version}");
+    }
+}

@@ -38,4 +38,5 @@ pub use log::{
     Appended, BatchPlace, FlushJob, Flushed, Incoming, Log, LogReader, Lookup, OpenReport, Opening,
     Origin, ReadRange, ReplicaAppended, Retention, TimeLookup, TimedOffset,
 };
+pub use producers::ActiveProducer;
 pub use validate::{Accepted, AppendRules, validate_set};

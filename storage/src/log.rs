@@ -18,7 +18,7 @@ use crate::config::LogConfig;
 use crate::epochs::{EpochEntry, Epochs};
 use crate::error::{LogError, LogErrorKind};
 use crate::files::Files;
-use crate::producers::Producers;
+use crate::producers::{ActiveProducer, Producers};
 use crate::recovery;
 use crate::segment::{ActiveSegment, Segment};
 
@@ -244,6 +244,11 @@ impl Log {
     /// A reader that follows this log as long as it lives, and can be cloned and shared.
     pub fn reader(&self) -> LogReader {
         LogReader::new(Arc::clone(&self.view), self.dir.as_path().into())
+    }
+
+    /// The producers that are remembered, by their ids.
+    pub fn active_producers(&self) -> Vec<ActiveProducer> {
+        self.producers.active()
     }
 
     /// Forgets producers that were idle for `producer.id.expiration.ms`. Kafka does so every

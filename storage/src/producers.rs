@@ -98,6 +98,23 @@ impl Producer {
     }
 }
 
+/// What a log remembers of a producer (KIP-664).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// Its id.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// The last sequence number; −1 if none is known.
+    pub last_sequence: i32,
+    /// When it last wrote, ms since the epoch.
+    pub last_timestamp: i64,
+    /// The epoch of the coordinator that last ended a transaction of it; −1 if none did.
+    pub coordinator_epoch: i32,
+    /// First offset of its open transaction; −1 if none is.
+    pub open_from: i64,
+}
+
 /// The producers of one log.
 #[derive(Debug, Default)]
 pub(crate) struct Producers {
@@ -108,6 +125,21 @@ pub(crate) struct Producers {
 pub(crate) type Undo = (i64, Option<Producer>);
 
 impl Producers {
+    /// All of them, by their ids.
+    pub(crate) fn active(&self) -> Vec<ActiveProducer> {
+        let all = self.producers.iter().map(|(id, producer)| ActiveProducer {
+            id: *id,
+            epoch: producer.epoch,
+            last_sequence: producer.last_sequence(),
+            last_timestamp: producer.last_timestamp,
+            coordinator_epoch: producer.coordinator_epoch,
+            open_from: producer.open_from,
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|producer| producer.id);
+        all
+    }
+
     /// Whether a client's batch may be appended: `None` to append it, or where it was stored before
     /// (Kafka's ProducerStateEntry and ProducerAppendInfo).
     pub(crate) fn check(&self, header: &BatchHeader) -> Result<Option<Duplicate>, Rejected> {

@@ -8,7 +8,7 @@ pub(super) const NOT_HERE: &str = "\
     auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.id \
     broker.rack broker.session.timeout.ms client.quota.callback.class \
     config.providers \
-    connection.failed.authentication.delay.ms connections.max.idle.ms \
+    connection.failed.authentication.delay.ms \
     connections.max.reauth.ms controlled.shutdown.enable controller.listener.names \
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable \
     controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms \
@@ -59,7 +59,7 @@ pub(super) const NOT_HERE: &str = "\
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms \
     log.local.retention.bytes log.local.retention.ms log.preallocate log.remote.copy.lag.bytes \
     log.remote.copy.lag.ms \
-    max.connection.creation.rate max.connections max.connections.per.ip \
+    max.connection.creation.rate \
     max.connections.per.ip.overrides \
     max.request.partition.size.limit \
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots \
@@ -68,7 +68,7 @@ pub(super) const NOT_HERE: &str = "\
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms \
     num.io.threads num.network.threads num.recovery.threads.per.data.dir \
     num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.timeout.ms \
-    offsets.load.buffer.size offsets.retention.check.interval.ms \
+    offsets.load.buffer.size \
     offsets.topic.compression.codec principal.builder.class process.roles \
     producer.purgatory.purge.interval.requests queued.max.requests quota.window.num \
     quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms \

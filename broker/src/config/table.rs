@@ -122,6 +122,8 @@ pub static OPTIONS: &[OptionRow] = &[
     row("compression.lz4.level", Number(1, 17), "9", "Level of lz4 where compression.type is lz4. Taken, and without effect: all levels compress alike."),
     row("compression.type", COMPRESSION_TYPE, "producer", "Codec of stored batches: as the producer sent them, or this one. A batch that comes in another is compressed anew."),
     row("compression.zstd.level", Number(-131_072, 22), "3", "Level of zstd where compression.type is zstd."),
+    row("connections.first.request.max.ms", Number(1, INT), "30000", "How long a new connection may send nothing. Not in Kafka."),
+    row("connections.max.idle.ms", Number(1, LONG), "600000", "How long a connection may send nothing while no answer is open."),
     row("default.replication.factor", Number(1, 32_767), "1", "Copies of a partition of a topic that asks for none."),
     row("delete.topic.enable", Flag, "true", "Whether topics can be deleted."),
     row("disk.reserve.bytes", Number(-1, LONG), "0", "Bytes of the disk that records do not get; -1: the smaller of 5 % and 1 GiB, which is the program's default. Not in Kafka."),
@@ -153,6 +155,9 @@ pub static OPTIONS: &[OptionRow] = &[
     row("log.roll.ms", OptionalNumber(1, LONG), "", "Age at which a segment is rolled."),
     row("log.segment.bytes", Number(1_048_576, INT), "1073741824", "Size at which a segment is rolled."),
     row("log.segment.delete.delay.ms", Number(0, LONG), "60000", "How long files of old segments stay after they are given up."),
+    row("max.connection.creation.rate.per.ip", Number(1, INT), "200", "Most new connections of one address in a second; no limit on loopback. Not in Kafka."),
+    row("max.connections", OptionalNumber(1, INT), "", "Most connections; unset: as many as there are descriptors, less 1000 for files. Kafka: no limit."),
+    row("max.connections.per.ip", Number(1, INT), "1000", "Most connections of one address. Kafka: no limit."),
     row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a record, decompressed, where records are looked at."),
     row("max.incremental.fetch.session.cache.slots", Number(0, INT), "1000", "Most fetch sessions that are kept; who gets none names all it wants in each fetch."),
     row("max.partitions", Number(1, INT), "20000", "Most partitions of all topics together. Not in Kafka."),
@@ -162,7 +167,9 @@ pub static OPTIONS: &[OptionRow] = &[
     row("node.id", Number(0, INT), "1", "This broker's id."),
     row("num.partitions", Number(1, 10_000), "1", "Partitions of a topic that asks for no number."),
     row("offset.metadata.max.bytes", Number(0, INT), "4096", "Longest text that a client may commit with an offset."),
+    row("offsets.retention.check.interval.ms", Number(1, LONG), "600000", "How often old offsets and groups are looked for."),
     row("offsets.retention.minutes", Number(1, INT), "10080", "How long offsets outlive their group's last member."),
+    row("offsets.retention.ms", OptionalNumber(1, LONG), "", "As offsets.retention.minutes, and goes before it. Not in Kafka."),
     row("offsets.topic.num.partitions", Number(1, 10_000), "50", "Partitions of the offsets topic, once it is created."),
     row("offsets.topic.replication.factor", Number(1, 32_767), "3", "Copies of the offsets topic; never more than there are brokers."),
     row("offsets.topic.segment.bytes", Number(1, INT), "104857600", "Size at which a segment of the offsets topic is rolled."),
@@ -170,6 +177,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("queued.max.request.bytes", Number(1_048_576, LONG), "67108864", "Bytes of requests in memory before no more are read. Kafka: no limit."),
     row("record.validation", Choice(&["fast", "strict"]), "fast", "Whether each record of a batch is looked at before it is stored, as Kafka does (strict), or only where a rule needs it: a compacted topic, a limit on old timestamps, another codec (fast). Not in Kafka."),
     row("socket.request.max.bytes", Number(1, 104_857_600), "104857600", "Largest request."),
+    row("socket.request.max.ms", Number(1, INT), "30000", "How long a request may take from its first byte to its last. Not in Kafka."),
 ];
 
 /// The row of an option.
@@ -200,7 +208,8 @@ impl OptionKind {
     pub(super) fn takes(self, value: &str) -> bool {
         match self {
             Flag => matches!(value, "true" | "false"),
-            OptionalNumber(..) | Address | Listener | Folder if value.is_empty() => true,
+            // Of lists as well: no cleanup.policy at all keeps everything.
+            OptionalNumber(..) | Address | Listener | Folder | List(_) if value.is_empty() => true,
             Number(least, most) | OptionalNumber(least, most) => {
                 value.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
             }

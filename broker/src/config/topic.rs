@@ -8,7 +8,7 @@ use ottla_storage::{AppendRules, LogConfig, Retention};
 
 use super::table::OptionKind::{self, Choice, Flag, List, Number};
 use super::table::{COMPRESSION_TYPE, GZIP_LEVEL};
-use super::{BrokerConfig, OptionError, Settings};
+use super::{OptionError, Settings};
 
 const INT: i64 = 2_147_483_647;
 const LONG: i64 = i64::MAX;
@@ -18,34 +18,60 @@ const LONG: i64 = i64::MAX;
 ///
 /// Those of compaction, and flush.messages and flush.ms, are kept and shown, and have no effect yet.
 #[rustfmt::skip]
-const TOPIC_OPTIONS: &[(&str, OptionKind, &str)] = &[
-    ("cleanup.policy", List(&["delete", "compact"]), ""),
-    ("compression.gzip.level", GZIP_LEVEL, ""),
-    ("compression.lz4.level", Number(1, 17), ""),
-    ("compression.type", COMPRESSION_TYPE, ""),
-    ("compression.zstd.level", Number(-131_072, 22), ""),
-    ("delete.retention.ms", Number(0, LONG), "86400000"),
-    ("file.delete.delay.ms", Number(0, LONG), ""),
-    ("flush.messages", Number(1, LONG), "9223372036854775807"),
-    ("flush.ms", Number(0, LONG), "9223372036854775807"),
-    ("index.interval.bytes", Number(0, INT), ""),
-    ("max.compaction.lag.ms", Number(1, LONG), "9223372036854775807"),
-    ("max.decompressed.message.bytes", Number(1, 2_147_483_639), ""),
-    ("max.message.bytes", Number(0, INT), ""),
-    ("message.timestamp.after.max.ms", Number(0, LONG), ""),
-    ("message.timestamp.before.max.ms", Number(0, LONG), ""),
-    ("message.timestamp.type", Choice(&["CreateTime", "LogAppendTime"]), ""),
-    ("min.compaction.lag.ms", Number(0, LONG), "0"),
-    ("min.insync.replicas", Number(1, INT), ""),
-    ("preallocate", Flag, "false"),
-    ("retention.bytes", Number(-1, LONG), ""),
-    ("retention.ms", Number(-1, LONG), ""),
-    ("segment.bytes", Number(1_048_576, INT), ""),
-    ("segment.index.bytes", Number(4, INT), ""),
-    ("segment.jitter.ms", Number(0, LONG), ""),
-    ("segment.ms", Number(1, LONG), ""),
-    ("unclean.leader.election.enable", Flag, "false"),
+pub(super) const TOPIC_OPTIONS: &[TopicRow] = &[
+    topic("cleanup.policy", List(&["delete", "compact"]), "", &["log.cleanup.policy"], "What becomes of old records: delete by age and size, compact by key, or both."),
+    topic("compression.gzip.level", GZIP_LEVEL, "", &["compression.gzip.level"], "Level of gzip where compression.type is gzip; -1 is zlib's own choice."),
+    topic("compression.lz4.level", Number(1, 17), "", &["compression.lz4.level"], "Level of lz4 where compression.type is lz4."),
+    topic("compression.type", COMPRESSION_TYPE, "", &["compression.type"], "Codec of stored batches: as the producer sent them, or this one."),
+    topic("compression.zstd.level", Number(-131_072, 22), "", &["compression.zstd.level"], "Level of zstd where compression.type is zstd."),
+    topic("delete.retention.ms", Number(0, LONG), "86400000", &["log.cleaner.delete.retention.ms"], "How long the mark of a deleted key outlives compaction."),
+    topic("file.delete.delay.ms", Number(0, LONG), "", &["log.segment.delete.delay.ms"], "How long files of old segments stay after they are given up."),
+    topic("flush.messages", Number(1, LONG), "9223372036854775807", &["log.flush.interval.messages"], "Records after which a log is flushed to disk."),
+    topic("flush.ms", Number(0, LONG), "9223372036854775807", &["log.flush.interval.ms", "log.flush.scheduler.interval.ms"], "Age at which a record is flushed to disk."),
+    topic("index.interval.bytes", Number(0, INT), "", &["log.index.interval.bytes"], "Bytes of records between two entries of an index."),
+    topic("max.compaction.lag.ms", Number(1, LONG), "9223372036854775807", &["log.cleaner.max.compaction.lag.ms"], "Longest time that a record stays as it is before it may be compacted away."),
+    topic("max.decompressed.message.bytes", Number(1, 2_147_483_639), "", &["max.decompressed.message.bytes"], "Most bytes of a record, decompressed, where records are looked at."),
+    topic("max.message.bytes", Number(0, INT), "", &["message.max.bytes"], "Largest record batch."),
+    topic("message.timestamp.after.max.ms", Number(0, LONG), "", &["log.message.timestamp.after.max.ms"], "How far a record's time may lie ahead of the broker's."),
+    topic("message.timestamp.before.max.ms", Number(0, LONG), "", &["log.message.timestamp.before.max.ms"], "How far a record's time may lie behind the broker's."),
+    topic("message.timestamp.type", Choice(&["CreateTime", "LogAppendTime"]), "", &["log.message.timestamp.type"], "Whose time a record carries: its producer's, or that of the append."),
+    topic("min.compaction.lag.ms", Number(0, LONG), "0", &["log.cleaner.min.compaction.lag.ms"], "Shortest time that a record stays as it is before it may be compacted away."),
+    topic("min.insync.replicas", Number(1, INT), "", &["min.insync.replicas"], "Replicas that must be in sync for a write with acks=all."),
+    topic("preallocate", Flag, "false", &["log.preallocate"], "Whether the file of a segment is made as large as it may become."),
+    topic("retention.bytes", Number(-1, LONG), "", &["log.retention.bytes"], "Bytes of a partition that stay when older segments go; -1: no limit."),
+    topic("retention.ms", Number(-1, LONG), "", &["log.retention.ms", "log.retention.minutes", "log.retention.hours"], "Age at which records go; -1: never."),
+    topic("segment.bytes", Number(1_048_576, INT), "", &["log.segment.bytes"], "Size at which a segment is rolled."),
+    topic("segment.index.bytes", Number(4, INT), "", &["log.index.size.max.bytes"], "Most bytes of an index; a segment is rolled before."),
+    topic("segment.jitter.ms", Number(0, LONG), "", &["log.roll.jitter.ms", "log.roll.jitter.hours"], "Most that is taken off the age at which a segment is rolled."),
+    topic("segment.ms", Number(1, LONG), "", &["log.roll.ms", "log.roll.hours"], "Age at which a segment is rolled."),
+    topic("unclean.leader.election.enable", Flag, "false", &["unclean.leader.election.enable"], "Whether a replica that may lack records can become leader."),
 ];
+
+/// One option of topics.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TopicRow {
+    /// Kafka's name.
+    pub(super) name: &'static str,
+    /// What it takes.
+    pub(super) kind: OptionKind,
+    /// Its default where no option of the broker gives one; else empty.
+    pub(super) default: &'static str,
+    /// The options of the broker that give its default, the one that counts first. Kafka:
+    /// `ServerTopicConfigSynonyms`.
+    pub(super) broker: &'static [&'static str],
+    /// What it does, in a line.
+    pub(super) doc: &'static str,
+}
+
+const fn topic(
+    name: &'static str,
+    kind: OptionKind,
+    default: &'static str,
+    broker: &'static [&'static str],
+    doc: &'static str,
+) -> TopicRow {
+    TopicRow { name, kind, default, broker, doc }
+}
 
 /// A topic's options, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,47 +88,10 @@ pub(crate) struct TopicConfig {
     pub(crate) file_delete_delay: Duration,
 }
 
-/// An option as a topic has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EffectiveOption {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// Its value.
-    pub(crate) value: String,
-    /// Where the value comes from, in Kafka's numbers: see `ConfigSource`.
-    pub(crate) source: i8,
-}
-
-/// The topic's own.
-const SOURCE_TOPIC: i8 = 1;
-/// An option that this broker was started with.
-const SOURCE_BROKER: i8 = 4;
-/// Kafka's default.
-const SOURCE_DEFAULT: i8 = 5;
-
 impl TopicConfig {
     /// The broker's options alone.
     pub(crate) fn broker_default(settings: &Settings) -> Self {
         Self::from_values(settings, &defaults(settings))
-    }
-
-    /// All options of a topic, by name, as they are with its own; those must have been checked.
-    pub(crate) fn effective<'a>(
-        settings: &Settings,
-        own: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Vec<EffectiveOption> {
-        let unset = defaults(&BrokerConfig::new().settings());
-        let own: BTreeMap<_, _> = own.into_iter().collect();
-        let options = defaults(settings).into_iter().map(|(name, value)| match own.get(name) {
-            Some(own) => {
-                EffectiveOption { name, value: own.trim().to_owned(), source: SOURCE_TOPIC }
-            }
-            None if unset.get(name) == Some(&value) => {
-                EffectiveOption { name, value, source: SOURCE_DEFAULT }
-            }
-            None => EffectiveOption { name, value, source: SOURCE_BROKER },
-        });
-        options.collect()
     }
 
     /// Resolves a topic's own options over the broker's defaults.
@@ -182,24 +171,25 @@ fn stored_codec(values: &BTreeMap<&str, String>) -> Option<Codec> {
 
 /// What every option is for a topic that sets none itself.
 fn defaults(settings: &Settings) -> BTreeMap<&'static str, String> {
-    let rows = TOPIC_OPTIONS.iter().map(|(name, kind, default)| {
-        debug_assert!(kind.takes(default) || default.is_empty(), "{name}");
-        (*name, settings.topic_default(name).unwrap_or_else(|| (*default).to_owned()))
+    let rows = TOPIC_OPTIONS.iter().map(|row| {
+        debug_assert!(row.kind.takes(row.default) || row.default.is_empty(), "{}", row.name);
+        (row.name, row.default_in(settings))
     });
     rows.collect()
 }
 
 /// The option's own name and the trimmed value, if both are what they should be.
 fn check<'a>(name: &str, value: &'a str) -> Result<(&'static str, &'a str), OptionError> {
-    let Some((name, kind, _)) = TOPIC_OPTIONS.iter().find(|(known, ..)| *known == name) else {
-        let nearest = super::nearest::nearest(name, TOPIC_OPTIONS.iter().map(|(known, ..)| *known));
+    let Some(row) = TOPIC_OPTIONS.iter().find(|row| row.name == name) else {
+        let nearest = super::nearest::nearest(name, TOPIC_OPTIONS.iter().map(|row| row.name));
         return Err(OptionError::Unknown { name: name.to_owned(), nearest });
     };
     let value = value.trim();
-    if kind.takes(value) {
-        return Ok((name, value));
+    if row.kind.takes(value) {
+        return Ok((row.name, value));
     }
-    Err(OptionError::Value { name, value: value.to_owned(), expected: kind.to_string() })
+    let expected = row.kind.to_string();
+    Err(OptionError::Value { name: row.name, value: value.to_owned(), expected })
 }
 
 #[cfg(test)]

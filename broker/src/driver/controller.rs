@@ -4,6 +4,7 @@
 //! A decision is replayed at once, so that the next one builds on it, and is published and answered
 //! when the log has it on disk. If the log refuses one, the controller reads the log again.
 
+mod configs;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::state::metadata::{Image, MetadataRecord};
 use crate::state::metadata_records::{decode, encode};
 pub(crate) use crate::state::topics::{Refusal, TopicRequest};
 
+pub(crate) use self::configs::{broker_options, check_broker_name};
 use self::topics::TopicDone;
 pub(crate) use self::topics::{Ask, Created, NewTopic};
 

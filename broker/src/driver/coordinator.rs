@@ -4,6 +4,7 @@
 //! that the log has the order of the decisions. Its answer is held until they are committed. If an
 //! append fails the groups of that partition are dropped and read from the log again.
 
+mod admin;
 mod load;
 mod shard;
 #[cfg(test)]
@@ -41,6 +42,9 @@ pub(crate) struct Coordinator {
     tokens: AtomicU64,
     timers: Timers,
 }
+
+/// A shard at work: its partition's index and log.
+type InShard<'a> = (usize, &'a Arc<Partition>, &'a mut Running);
 
 /// When the timers run next, and how they are told of an earlier moment.
 #[derive(Default)]
@@ -176,14 +180,7 @@ impl Coordinator {
         read: impl FnOnce(&Offsets) -> T,
         done: Box<dyn FnOnce(Result<T, ErrorCode>) + Send>,
     ) {
-        self.in_shard(node, group, |shard| match shard {
-            Err(error) => vec![Box::new(move |_committed| done(Err(error)))],
-            Ok((index, partition, running)) => {
-                let seen = read(running.groups.offsets());
-                let answer: Job = Box::new(move |committed| done(committed.map(|()| seen)));
-                running.submit(node, index, partition, Turn::default(), vec![answer])
-            }
-        });
+        self.look(node, group, |groups| read(groups.offsets()), done);
     }
 
     /// Removes the offsets of a topic that was deleted, from all groups.
@@ -228,15 +225,20 @@ impl Coordinator {
         &self,
         node: &Arc<Node>,
         group: &str,
-        with: impl FnOnce(Result<(usize, &Arc<Partition>, &mut Running), ErrorCode>) -> Vec<Job>,
+        with: impl FnOnce(Result<InShard<'_>, ErrorCode>) -> Vec<Job>,
     ) {
-        let (index, partition, shard) = match self.shard_of(node, group) {
-            Ok(found) => found,
-            Err(error) => {
-                run_all((with(Err(error)), Ok(())));
-                return;
-            }
-        };
+        match self.shard_of(node, group) {
+            Ok(found) => self.in_this_shard(node, found, with),
+            Err(error) => run_all((with(Err(error)), Ok(()))),
+        }
+    }
+
+    fn in_this_shard(
+        &self,
+        node: &Arc<Node>,
+        (index, partition, shard): (usize, Arc<Partition>, &Mutex<Shard>),
+        with: impl FnOnce(Result<InShard<'_>, ErrorCode>) -> Vec<Job>,
+    ) {
         // Opened before the lock is taken: with file calls, when it is the first time.
         if let Err(error) = partition.log() {
             tracing::error!(partition = index, %error, "groups are not served");

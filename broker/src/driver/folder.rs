@@ -208,6 +208,20 @@ impl DataFolder {
         &self.dir
     }
 
+    /// Bytes of the file system that it lies on, and how many of them are free; none in memory.
+    pub(crate) fn space(&self) -> Option<(i64, i64)> {
+        if self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return None;
+        }
+        let found = rustix::fs::statvfs(&self.dir);
+        let found = found.inspect_err(|error| {
+            tracing::warn!(dir = %self.dir.display(), %error, "the file system's size is unknown");
+        });
+        let found = found.ok()?;
+        let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize));
+        Some((bytes(found.f_blocks).ok()?, bytes(found.f_bavail).ok()?))
+    }
+
     /// The partitions that have a folder in it.
     pub(crate) fn partitions(&self) -> Vec<(String, i32)> {
         let entries = self.files.list(&self.dir).unwrap_or_else(|error| {

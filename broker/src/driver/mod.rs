@@ -1,6 +1,7 @@
 //! What owns files, threads and the clock, and decides nothing.
 
 pub(crate) mod clock;
+pub(crate) mod collect;
 pub(crate) mod controller;
 pub(crate) mod coordinator;
 pub(crate) mod first;

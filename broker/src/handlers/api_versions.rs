@@ -3,15 +3,22 @@
 use std::sync::Arc;
 
 use ottla_protocol::ErrorCode;
-use ottla_protocol::messages::api_versions_response::ApiVersion;
+use ottla_protocol::messages::api_versions_response::{
+    ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
+};
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::node::Node;
 use crate::server::dispatch::{RequestInfo, SERVED};
 use crate::server::outbox::Reply;
+use crate::state::metadata::Image;
+use crate::state::metadata_records::KRAFT_VERSION;
 
 /// From this version on the client names its software.
 const NAMED_FROM: i16 = 3;
+
+/// From this version on a feature may begin with level 0.
+const ZERO_LEVELS_FROM: i16 = 4;
 
 /// From this version on the client may say whom it expects (KIP-1242).
 const CHECKED_FROM: i16 = 5;
@@ -31,8 +38,42 @@ pub(crate) fn handle(
     } else {
         ErrorCode::NONE
     };
-    let api_keys = if error_code == ErrorCode::NONE { table() } else { Vec::new() };
-    reply.answer(&ApiVersionsResponse { error_code, api_keys, ..ApiVersionsResponse::default() });
+    let mut response = ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() };
+    let image = node.controller.image();
+    if error_code == ErrorCode::NONE {
+        response.api_keys = table();
+        response.supported_features = supported(node, &image, info.version);
+        response.finalized_features_epoch = node.controller.broker_epoch();
+        response.finalized_features = finalized(&image);
+    }
+    reply.answer(&response);
+}
+
+/// The levels of features that this broker knows.
+fn supported<'a>(node: &Node, image: &'a Image, version: i16) -> Vec<SupportedFeatureKey<'a>> {
+    let broker = image.broker(node.node_id);
+    let features = broker.map(|broker| broker.features.as_slice()).unwrap_or_default();
+    // KAFKA-17011: clients of before version 4 take a level of 0 for a broken answer.
+    let features = features.iter().filter(|one| version >= ZERO_LEVELS_FROM || one.min > 0);
+    let features = features.map(|one| SupportedFeatureKey {
+        name: &one.name,
+        min_version: one.min,
+        max_version: one.max,
+    });
+    features.collect()
+}
+
+/// The levels that are in use; from them a client knows what it may do.
+fn finalized(image: &Image) -> Vec<FinalizedFeatureKey<'_>> {
+    let on = image.features().map(|(name, level)| (&**name, level));
+    // The form of the quorum is in its control records.
+    let on = on.chain([("kraft.version", KRAFT_VERSION)]);
+    let on = on.map(|(name, level)| FinalizedFeatureKey {
+        name,
+        max_version_level: level,
+        min_version_level: level,
+    });
+    on.collect()
 }
 
 /// Answers a version that we do not have, so that the client can choose one that we have.

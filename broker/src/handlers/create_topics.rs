@@ -10,11 +10,12 @@ use ottla_protocol::messages::create_topics_response::{
 use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use ottla_protocol::{ErrorCode, Uuid};
 
-use crate::config::{EffectiveOption, TopicConfig};
-use crate::driver::controller::{Ask, Created, Refusal, TopicRequest};
+use crate::config::describe::Described;
+use crate::driver::controller::{Ask, Created, Refusal, TopicRequest, broker_options};
 use crate::node::Node;
 use crate::server::dispatch::RequestInfo;
 use crate::server::outbox::Reply;
+use crate::state::metadata::Image;
 
 /// Hands all topics that are named once to the controller.
 pub(crate) fn handle(
@@ -62,7 +63,12 @@ fn answer(
     twice: &BTreeSet<String>,
 ) {
     // The options that each new topic begins with; they must outlive the answer that shows them.
-    let options: Vec<_> = asked.iter().map(|request| effective(node, request)).collect();
+    let image = node.controller.image();
+    let options = asked.iter().zip(outcomes).map(|(request, outcome)| match outcome {
+        Ok(_created) => effective(node, &image, request),
+        Err(_refusal) => Vec::new(),
+    });
+    let options: Vec<_> = options.collect();
     let mut topics: Vec<_> = asked
         .iter()
         .zip(outcomes)
@@ -78,16 +84,18 @@ fn answer(
     reply.answer(&CreateTopicsResponse { topics, ..CreateTopicsResponse::default() });
 }
 
-fn effective(node: &Node, request: &TopicRequest) -> Vec<EffectiveOption> {
+fn effective(node: &Node, image: &Image, request: &TopicRequest) -> Vec<Described> {
     let own = request.configs.iter();
-    let own = own.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-    TopicConfig::effective(&node.settings, own)
+    let own = own.filter_map(|(name, value)| {
+        Some((Arc::from(name.as_str()), Arc::from(value.as_deref()?.trim())))
+    });
+    broker_options(node, image).describe_topic(Some(&own.collect()))
 }
 
 fn result<'a>(
     request: &'a TopicRequest,
     outcome: &'a Result<Created, Refusal>,
-    options: &'a [EffectiveOption],
+    options: &'a [Described],
 ) -> CreatableTopicResult<'a> {
     let created = match outcome {
         Ok(created) => created,
@@ -103,7 +111,7 @@ fn result<'a>(
     };
     let configs = options.iter().map(|option| CreatableTopicConfigs {
         name: option.name,
-        value: Some(&option.value),
+        value: option.value.as_deref(),
         config_source: option.source,
         ..CreatableTopicConfigs::default()
     });

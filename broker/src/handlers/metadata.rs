@@ -9,6 +9,7 @@ use ottla_protocol::messages::metadata_response::{
 use ottla_protocol::messages::{MetadataRequest, MetadataResponse};
 use ottla_protocol::{ErrorCode, Uuid};
 
+use super::operations;
 use crate::driver::controller::{Ask, Created, Refusal, TopicRequest};
 use crate::node::{Node, Topic, TopicMap};
 use crate::server::dispatch::RequestInfo;
@@ -30,7 +31,21 @@ pub(crate) fn handle(
 ) {
     let asked = asked(&request, info.version);
     let (host, port) = info.connection.advertised(node);
-    let answer = Answering { node: node.clone(), asked, host, port, refused: BTreeMap::new() };
+    let answer = Answering {
+        node: node.clone(),
+        asked,
+        host,
+        port,
+        refused: BTreeMap::new(),
+        topic_operations: operations::if_asked(
+            request.include_topic_authorized_operations,
+            operations::TOPIC,
+        ),
+        cluster_operations: operations::if_asked(
+            request.include_cluster_authorized_operations,
+            operations::CLUSTER,
+        ),
+    };
     let missing = if request.allow_auto_topic_creation && node.settings.auto_create_topics {
         answer.missing()
     } else {
@@ -75,6 +90,9 @@ struct Answering {
     port: i32,
     /// Topics that could not be created.
     refused: BTreeMap<String, ErrorCode>,
+    /// What the client may do, if it wants to know (KIP-430).
+    topic_operations: i32,
+    cluster_operations: i32,
 }
 
 /// Creates topics, all in one decision, and answers when they are there or refused.
@@ -158,6 +176,7 @@ impl Answering {
             }],
             cluster_id: Some(&self.node.cluster_id),
             controller_id: self.node.node_id,
+            cluster_authorized_operations: self.cluster_operations,
             topics,
             ..MetadataResponse::default()
         };
@@ -202,6 +221,7 @@ impl Answering {
             name: Some(&topic.name),
             topic_id: topic.id,
             is_internal: topic.internal,
+            topic_authorized_operations: self.topic_operations,
             partitions: partitions.collect(),
             ..MetadataResponseTopic::default()
         }

@@ -59,7 +59,7 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
     let mut outbound = Outbound::new(&stream, &outbox, &node.buffers, &node.reads, node.clock);
     let ended = first(read(&node, &info, &stream, &outbox), outbound.run(Until::Forever)).await;
     let ended = match ended {
-        First::A(ReadEnd::Ended(Ended::Closed)) => {
+        First::A(ReadEnd::Ended(Ended::Closed | Ended::Idle)) => {
             // Who only sends no more may still wait for answers; who is gone does not take them.
             let deadline = node.clock.now() + LAST_ANSWERS;
             let drained = node.clock.until(deadline, outbound.run(Until::Drained)).await;
@@ -75,6 +75,7 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
     outbox.abandon();
     match ended {
         Ended::Closed => tracing::debug!(%peer, "connection closed"),
+        Ended::Idle => tracing::debug!(%peer, "connection closed: connections.max.idle.ms"),
         Ended::Lost(error) => tracing::debug!(%peer, %error, "connection lost"),
         Ended::Broken(reason) => tracing::warn!(%peer, reason, "connection closed"),
     }
@@ -87,7 +88,8 @@ async fn read(
     outbox: &Arc<Outbox>,
 ) -> ReadEnd {
     let max_frame = node.settings.request_max_bytes;
-    let mut inbound = Inbound::new(stream, &node.requests, node.clock, max_frame);
+    let patience = node.settings.patience;
+    let mut inbound = Inbound::new(stream, &node.requests, node.clock, max_frame, patience);
     let hangup = Hangup::new(stream, node.clock);
     let mut stopping = pin!(node.stopping());
     loop {
@@ -97,6 +99,8 @@ async fn read(
         };
         let frame = match first(next, stopping.as_mut()).await {
             First::A(Ok(frame)) => frame,
+            // Who waits for answers is not idle.
+            First::A(Err(Ended::Idle)) if outbox.has_open() => continue,
             First::A(Err(ended)) => return ReadEnd::Ended(ended),
             First::B(()) => return ReadEnd::Stopping,
         };

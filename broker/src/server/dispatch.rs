@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use ottla_protocol::frame::{RequestHeader, decode_body_within};
 use ottla_protocol::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest,
-    JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest, SyncGroupRequest,
+    AlterConfigsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+    DescribeProducersRequest, DescribeTopicPartitionsRequest, FetchRequest, FindCoordinatorRequest,
+    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest,
+    LeaveGroupRequest, ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, SyncGroupRequest,
 };
 use ottla_protocol::{ApiKey, DecodeError, Reader, Request};
 
@@ -32,11 +36,25 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::Heartbeat,
     ApiKey::LeaveGroup,
     ApiKey::SyncGroup,
+    ApiKey::DescribeGroups,
+    ApiKey::ListGroups,
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
     ApiKey::DeleteRecords,
     ApiKey::InitProducerId,
+    ApiKey::OffsetForLeaderEpoch,
+    ApiKey::DescribeConfigs,
+    ApiKey::AlterConfigs,
+    ApiKey::DescribeLogDirs,
+    ApiKey::CreatePartitions,
+    ApiKey::DeleteGroups,
+    ApiKey::IncrementalAlterConfigs,
+    ApiKey::OffsetDelete,
+    ApiKey::DescribeCluster,
+    ApiKey::DescribeProducers,
+    ApiKey::ListConfigResources,
+    ApiKey::DescribeTopicPartitions,
 ];
 
 /// The most memory that a request may become when it is decoded, beside its own bytes. Room for
@@ -157,6 +175,26 @@ fn plain(
         ApiKey::DeleteTopics => hand!(delete_topics, DeleteTopicsRequest<'_>),
         ApiKey::DeleteRecords => hand!(delete_records, DeleteRecordsRequest<'_>),
         ApiKey::InitProducerId => hand!(init_producer_id, InitProducerIdRequest<'_>),
+        ApiKey::DescribeGroups => hand!(describe_groups, DescribeGroupsRequest<'_>),
+        ApiKey::ListGroups => hand!(list_groups, ListGroupsRequest<'_>),
+        ApiKey::OffsetForLeaderEpoch => {
+            hand!(offset_for_leader_epoch, OffsetForLeaderEpochRequest<'_>);
+        }
+        ApiKey::DescribeConfigs => hand!(describe_configs, DescribeConfigsRequest<'_>),
+        ApiKey::AlterConfigs => hand!(alter_configs, AlterConfigsRequest<'_>),
+        ApiKey::DescribeLogDirs => hand!(describe_log_dirs, DescribeLogDirsRequest<'_>),
+        ApiKey::CreatePartitions => hand!(create_partitions, CreatePartitionsRequest<'_>),
+        ApiKey::DeleteGroups => hand!(delete_groups, DeleteGroupsRequest<'_>),
+        ApiKey::IncrementalAlterConfigs => {
+            hand!(incremental_alter_configs, IncrementalAlterConfigsRequest<'_>);
+        }
+        ApiKey::OffsetDelete => hand!(offset_delete, OffsetDeleteRequest<'_>),
+        ApiKey::DescribeCluster => hand!(describe_cluster, DescribeClusterRequest),
+        ApiKey::DescribeProducers => hand!(describe_producers, DescribeProducersRequest<'_>),
+        ApiKey::ListConfigResources => hand!(list_config_resources, ListConfigResourcesRequest),
+        ApiKey::DescribeTopicPartitions => {
+            hand!(describe_topic_partitions, DescribeTopicPartitionsRequest<'_>);
+        }
         // Of the served ones only those above are left; this one was looked up there.
         other => reply.close(format!("{other} has no handler")),
     }

@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::driver::clock::Clock;
 use crate::server::budget::{Charge, RequestBudget, SMALL_FRAME, STEP};
+use crate::server::first_bytes::what_came;
 
 /// Bytes of the size field.
 const SIZE_BYTES: usize = 4;
@@ -18,9 +19,6 @@ const LEAST_READ: usize = 4 * 1024;
 /// The most room made at once, since bytes that are announced need not come. What is read into it
 /// is charged before.
 const MOST_AHEAD: usize = 1024 * 1024;
-
-/// How long a request may take from its first byte to its last, while we read.
-const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long a request may wait for room in the budget. By then its client has given it up: Kafka's
 /// clients do so after `request.timeout.ms`, 30 s.
@@ -40,6 +38,8 @@ pub(crate) struct Frame {
 pub(crate) enum Ended {
     /// The peer closed between two requests.
     Closed,
+    /// The peer has sent nothing for as long as it may.
+    Idle,
     /// The connection failed, as connections do.
     Lost(io::Error),
     /// The peer broke a rule; the text says which.
@@ -52,6 +52,17 @@ impl From<io::Error> for Ended {
     }
 }
 
+/// How long a connection may wait for what its peer sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For its first request.
+    pub(crate) first: Duration,
+    /// For the next one.
+    pub(crate) idle: Duration,
+    /// For a request, from its first byte to its last, while we read.
+    pub(crate) request: Duration,
+}
+
 /// The reading half of a connection.
 #[derive(Debug)]
 pub(crate) struct Inbound<'a> {
@@ -59,6 +70,9 @@ pub(crate) struct Inbound<'a> {
     budget: &'a RequestBudget,
     clock: Clock,
     max_frame: usize,
+    patience: Patience,
+    /// No request has come yet.
+    is_new: bool,
     buffer: BytesMut,
     /// Bytes that the first read of a frame takes, after the last frame's size. Nobody is charged
     /// for them, so there are no more than the system itself keeps for a connection.
@@ -72,30 +86,36 @@ impl<'a> Inbound<'a> {
         budget: &'a RequestBudget,
         clock: Clock,
         max_frame: usize,
+        patience: Patience,
     ) -> Self {
-        Self { stream, budget, clock, max_frame, buffer: BytesMut::new(), room: LEAST_READ }
+        let buffer = BytesMut::new();
+        let is_new = true;
+        Self { stream, budget, clock, max_frame, patience, is_new, buffer, room: LEAST_READ }
     }
 
     /// The next frame.
     pub(crate) async fn next_frame(&mut self) -> Result<Frame, Ended> {
         let mut deadline = None;
         while self.buffer.len() < SIZE_BYTES {
-            if self.buffer.is_empty() {
+            let until = if self.buffer.is_empty() {
                 // An idle connection holds no buffer.
                 self.buffer = BytesMut::new();
-            } else if deadline.is_none() {
-                deadline = Some(self.clock.now() + FRAME_DEADLINE);
-            }
-            self.read(self.room, self.room, deadline).await?;
+                let wait = if self.is_new { self.patience.first } else { self.patience.idle };
+                self.clock.now() + wait
+            } else {
+                *deadline.get_or_insert_with(|| self.clock.now() + self.patience.request)
+            };
+            self.read(self.room, self.room, until).await?;
         }
         let size = self.size()?;
         let Some(mut charge) = self.budget.account(size) else {
             let reason = format!("a request of {size} bytes is above queued.max.request.bytes");
             return Err(Ended::Broken(reason));
         };
-        let deadline = deadline.unwrap_or_else(|| self.clock.now() + FRAME_DEADLINE);
+        let deadline = deadline.unwrap_or_else(|| self.clock.now() + self.patience.request);
         let bytes = self.body(size, &mut charge, deadline).await?;
         self.room = size.clamp(LEAST_READ, SMALL_FRAME) + SIZE_BYTES;
+        self.is_new = false;
         Ok(Frame { bytes, charge })
     }
 
@@ -104,20 +124,7 @@ impl<'a> Inbound<'a> {
         let prefix = self.buffer.first_chunk::<SIZE_BYTES>().copied().unwrap_or_default();
         let size = i32::from_be_bytes(prefix);
         let fits = usize::try_from(size).ok().filter(|size| *size <= self.max_frame);
-        fits.ok_or_else(|| Ended::Broken(self.describe_size(size, prefix)))
-    }
-
-    /// Says what probably came in place of a frame.
-    fn describe_size(&self, size: i32, prefix: [u8; SIZE_BYTES]) -> String {
-        match &prefix {
-            [0x16, 0x03, ..] => {
-                "the client speaks TLS, but this listener is plaintext (security.protocol)".into()
-            }
-            b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" => {
-                "the client speaks HTTP, but this listener speaks the Kafka protocol".into()
-            }
-            _ => format!("a frame of {size} bytes is outside 0 to {}", self.max_frame),
-        }
+        fits.ok_or_else(|| Ended::Broken(what_came(prefix, self.max_frame)))
     }
 
     /// Waits for the rest of a frame, and takes its bytes from the budget: a large one's as they
@@ -134,7 +141,7 @@ impl<'a> Inbound<'a> {
             if (size > SMALL_FRAME || arrived == size) && !charge.try_reach(next) {
                 self.wait_for_room(charge, next).await?;
                 // The wait was ours, not the client's.
-                deadline = self.clock.now() + FRAME_DEADLINE;
+                deadline = self.clock.now() + self.patience.request;
             }
             if arrived == size {
                 self.buffer.advance(SIZE_BYTES);
@@ -144,7 +151,7 @@ impl<'a> Inbound<'a> {
             // Room for all of it, so that the bytes are not moved again; for a very large one as
             // much again as has come.
             let ahead = left.min(MOST_AHEAD.max(arrived));
-            self.read(ahead, next - arrived, Some(deadline)).await?;
+            self.read(ahead, next - arrived, deadline).await?;
         }
     }
 
@@ -161,24 +168,8 @@ impl<'a> Inbound<'a> {
 
     /// Reads what is there, at least a byte and at most so many, and has room for `room` if the
     /// buffer must grow.
-    async fn read(
-        &mut self,
-        room: usize,
-        most: usize,
-        deadline: Option<Instant>,
-    ) -> Result<(), Ended> {
+    async fn read(&mut self, room: usize, most: usize, deadline: Instant) -> Result<(), Ended> {
         loop {
-            match deadline {
-                None => self.stream.readable().await?,
-                Some(at) => match self.clock.until(at, self.stream.readable()).await {
-                    Ok(readable) => readable?,
-                    Err(_elapsed) => {
-                        let seconds = FRAME_DEADLINE.as_secs();
-                        let reason = format!("a request did not come whole within {seconds} s");
-                        return Err(Ended::Broken(reason));
-                    }
-                },
-            }
             if self.buffer.capacity() - self.buffer.len() < room.min(LEAST_READ) {
                 self.buffer.reserve(room);
             }
@@ -193,6 +184,32 @@ impl<'a> Inbound<'a> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
+            if self.buffer.is_empty() {
+                // An idle connection holds no buffer.
+                self.buffer = BytesMut::new();
+            }
+            match self.clock.until(deadline, self.stream.readable()).await {
+                Ok(readable) => readable?,
+                Err(_elapsed) => return Err(self.late()),
+            }
         }
+    }
+
+    /// What has come by its deadline is too little.
+    fn late(&self) -> Ended {
+        let wait = |wait: Duration| wait.as_millis();
+        if !self.buffer.is_empty() {
+            let ms = wait(self.patience.request);
+            return Ended::Broken(format!(
+                "a request did not come whole within {ms} ms: socket.request.max.ms"
+            ));
+        }
+        if self.is_new {
+            let ms = wait(self.patience.first);
+            return Ended::Broken(format!(
+                "no request came within {ms} ms: connections.first.request.max.ms"
+            ));
+        }
+        Ended::Idle
     }
 }

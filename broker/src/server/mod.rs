@@ -5,6 +5,7 @@ pub(crate) mod buffers;
 pub(crate) mod connection;
 pub(crate) mod counts;
 pub(crate) mod dispatch;
+pub(crate) mod first_bytes;
 pub(crate) mod hangup;
 pub(crate) mod inbound;
 pub(crate) mod listener;

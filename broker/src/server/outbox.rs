@@ -113,6 +113,11 @@ impl Outbox {
         Reply { outbox: Some(self.clone()), number, api, version, correlation_id }
     }
 
+    /// Whether an answer is to be given or sent yet.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.state().slots.is_empty()
+    }
+
     /// Waits until another request may be taken.
     pub(crate) async fn room(&self) {
         loop {

@@ -13,6 +13,7 @@ mod rebalance;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(crate) use self::leave::{LeaveMember, LeaveRequest};
 use self::member::Member;
 pub(crate) use self::member::{MemberId, MemberSetup, Protocol};
 pub(crate) use self::sync::SyncRequest;
+pub(crate) use self::view::GroupView;
 
 /// The moment a request is decided: one clock for deadlines, one for records.
 #[derive(Debug, Clone, Copy)]

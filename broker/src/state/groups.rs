@@ -3,6 +3,7 @@
 //! Everything here is decided at once and appended in the order of the decisions; the caller keeps
 //! each answer back until all records decided up to then are committed.
 
+mod admin;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use std::time::Instant;
 
 use ottla_protocol::{ErrorCode, Uuid};
 
+pub(crate) use self::admin::GroupSummary;
 use super::group::{
     Answer, Decision, Group, GroupLimits, GroupValue, JoinAnswer, JoinRequest, LeaveRequest, Now,
     PhaseName, SyncAnswer, SyncRequest, Token,

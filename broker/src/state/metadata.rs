@@ -85,8 +85,17 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
+    /// The kind of brokers.
+    pub(crate) const BROKER: i8 = 4;
+
     /// The kind of topics.
     pub(crate) const TOPIC: i8 = 2;
+
+    /// A broker, by its id; none: all of them.
+    pub(crate) fn broker(id: Option<i32>) -> Self {
+        let name = id.map_or_else(String::new, |id| id.to_string());
+        Self { kind: Self::BROKER, name: Arc::from(name) }
+    }
 
     /// A topic.
     pub(crate) fn topic(name: &Arc<str>) -> Self {
@@ -325,9 +334,19 @@ impl Image {
         self.configs.get(&Resource::topic(name))
     }
 
+    /// The options set for a resource.
+    pub(crate) fn overrides(&self, resource: &Resource) -> Option<&Arc<Overrides>> {
+        self.configs.get(resource)
+    }
+
     /// The level decided for a feature; 0 if there is none.
     pub(crate) fn feature_level(&self, name: &str) -> i16 {
         self.features.get(name).copied().unwrap_or(0)
+    }
+
+    /// The features that are turned on, with their levels.
+    pub(crate) fn features(&self) -> impl Iterator<Item = (&Arc<str>, i16)> {
+        self.features.iter().map(|(name, level)| (name, *level))
     }
 
     /// The first producer id that was never given out.

@@ -1,5 +1,7 @@
 //! The machines: every decision of the broker, without sockets, files or a clock.
 
+pub(crate) mod configs;
+pub(crate) mod connections;
 pub(crate) mod fetch_sessions;
 pub(crate) mod group;
 pub(crate) mod group_records;

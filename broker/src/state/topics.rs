@@ -203,6 +203,79 @@ pub(crate) fn create_offsets_topic(
     Ok(Creation { name, id, partitions, replication_factor, records })
 }
 
+/// A topic that is to have more partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Growth {
+    /// Its name.
+    pub(crate) name: String,
+    /// How many it is to have.
+    pub(crate) count: i32,
+    /// Which brokers hold each of the new ones, if the client wants to say so.
+    pub(crate) assignments: Option<Vec<Vec<i32>>>,
+}
+
+/// Decides whether a topic can have more partitions.
+///
+/// Kafka: `ReplicationControlManager.createPartitions`.
+pub(crate) fn grow(
+    image: &Image,
+    request: &Growth,
+    in_all: usize,
+) -> Result<Vec<MetadataRecord>, Refusal> {
+    let topic = delete(image, &TopicKey::Name(request.name.clone()))?;
+    let there = topic.partitions.len();
+    let wanted = usize::try_from(request.count).unwrap_or(0);
+    let invalid = |message| Err(Refusal::new(ErrorCode::INVALID_PARTITIONS, message));
+    if wanted <= there {
+        return invalid(format!(
+            "topic {:?} has {there} partitions, and {} would be no more",
+            request.name, request.count
+        ));
+    }
+    let more = wanted - there;
+    if more > PARTITIONS_MAX {
+        return invalid(format!("a request asks for at most {PARTITIONS_MAX} partitions"));
+    }
+    check_room(image, more, in_all)?;
+    let copies = topic.partitions.values().map(|state| state.replicas.len()).max().unwrap_or(1);
+    let first = i32::try_from(there).unwrap_or(i32::MAX);
+    let placed: Vec<Vec<i32>> = if let Some(by_hand) = &request.assignments {
+        check_growth_by_hand(image, (first, more, copies), by_hand)?;
+        by_hand.clone()
+    } else {
+        let live: Vec<i32> = image.live_brokers().map(|broker| broker.id).collect();
+        if copies > live.len() {
+            let message = format!("{copies} replicas cannot be placed: {} live", live.len());
+            return Err(Refusal::new(ErrorCode::INVALID_REPLICATION_FACTOR, message));
+        }
+        (first..request.count).map(|index| striped(&live, index, copies)).collect()
+    };
+    let records = (first..).zip(placed).map(|(index, replicas)| {
+        let state = new_partition(image, replicas);
+        MetadataRecord::Partition { topic_id: topic.id, index, state }
+    });
+    Ok(records.collect())
+}
+
+fn check_growth_by_hand(
+    image: &Image,
+    (first, more, copies): (i32, usize, usize),
+    by_hand: &[Vec<i32>],
+) -> Result<(), Refusal> {
+    let wrong = |message| Refusal::new(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message);
+    if by_hand.len() != more {
+        let given = by_hand.len();
+        return Err(wrong(format!("{more} partitions are to come, and {given} are assigned")));
+    }
+    for (index, replicas) in (first..).zip(by_hand) {
+        check_replicas(image, index, replicas).map_err(wrong)?;
+        if replicas.len() != copies {
+            return Err(wrong(format!("partition {index}: the topic has {copies} replicas each")));
+        }
+    }
+    Ok(())
+}
+
 /// Which topic is to be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TopicKey {

@@ -5,14 +5,15 @@ use std::sync::{Arc, MutexGuard};
 
 use ottla_protocol::{ErrorCode, Uuid};
 
+use super::configs::{AlteredDone, broker_options};
 use super::{Controller, Image, MetadataRecord, Refusal, State, TopicRequest, replay_all};
-use crate::config::TopicConfig;
+use crate::config::{Settings, TopicConfig};
 use crate::driver::folder::random_id;
 use crate::node::{Node, TopicSetup};
 use crate::state::metadata::TopicState;
 use crate::state::topics::{
-    Creation, OFFSETS_TOPIC, TopicDefaults, TopicKey, check_request, create, create_offsets_topic,
-    delete,
+    Creation, Growth, OFFSETS_TOPIC, TopicDefaults, TopicKey, check_request, create,
+    create_offsets_topic, delete, grow,
 };
 
 /// Logs of a new topic that are opened before it is answered. Those of a wider topic are opened
@@ -172,6 +173,44 @@ impl Controller {
         });
     }
 
+    /// Gives topics more partitions, each for itself, or only says which could have them.
+    pub(crate) fn create_partitions(
+        &self,
+        node: &Arc<Node>,
+        requests: &[Growth],
+        ask: Ask,
+        done: AlteredDone,
+    ) {
+        let state = self.state();
+        let mut image = state.image.clone();
+        let mut records = Vec::new();
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for request in requests {
+            let decided = grow(&image, request, node.settings.max_partitions);
+            outcomes.push(decided.and_then(|decided| {
+                take(&mut image, &decided)?;
+                records.extend(decided);
+                Ok(())
+            }));
+        }
+        if ask == Ask::CheckOnly || records.is_empty() {
+            drop(state);
+            done(outcomes);
+            return;
+        }
+        let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
+        let told = node.clone();
+        Self::append(node, state, records, move |stored| {
+            done(match stored {
+                Ok(image) => {
+                    publish(&told, names.iter().filter_map(|name| image.topic(name)), image);
+                    outcomes
+                }
+                Err(refusal) => all_refused(outcomes, &refusal),
+            });
+        });
+    }
+
     /// Deletes topics, each for itself.
     pub(crate) fn delete_topics(&self, node: &Arc<Node>, keys: &[TopicKey], done: DeletedDone) {
         let mut state = self.state();
@@ -242,7 +281,7 @@ fn defaults(node: &Node) -> TopicDefaults {
     }
 }
 
-fn take(image: &mut Image, records: &[MetadataRecord]) -> Result<(), Refusal> {
+pub(super) fn take(image: &mut Image, records: &[MetadataRecord]) -> Result<(), Refusal> {
     let replayed = replay_all(image, records);
     replayed.map_err(|misfit| Refusal::new(ErrorCode::UNKNOWN_SERVER_ERROR, misfit))
 }
@@ -265,28 +304,29 @@ pub(super) fn publish<'a>(
     topics: impl Iterator<Item = &'a Arc<TopicState>>,
     image: &Image,
 ) {
-    let setups: Vec<_> = topics.map(|topic| setup(node, topic, image)).collect();
+    let settings = broker_options(node, image).effective();
+    let setups: Vec<_> = topics.map(|topic| setup(&settings, topic, image)).collect();
     node.topics.publish(&setups);
 }
 
-fn setup(node: &Node, topic: &TopicState, image: &Image) -> TopicSetup {
+fn setup(settings: &Settings, topic: &TopicState, image: &Image) -> TopicSetup {
     let none = Arc::new(Options::new());
     let own = image.topic_overrides(&topic.name).unwrap_or(&none);
     TopicSetup {
         name: topic.name.clone(),
         id: topic.id,
-        config: Arc::new(resolve(node, &topic.name, own)),
+        config: Arc::new(resolve(settings, &topic.name, own)),
         leader_epochs: topic.partitions.values().map(|state| state.leader_epoch).collect(),
     }
 }
 
 /// A topic's options. What an older or other broker took and we do not have is left out, aloud.
-fn resolve(node: &Node, topic: &str, own: &Options) -> TopicConfig {
+fn resolve(settings: &Settings, topic: &str, own: &Options) -> TopicConfig {
     let mut known = Vec::new();
     let mut unknown = BTreeSet::new();
     for (name, value) in own {
         let option = (&**name, &**value);
-        match TopicConfig::resolve(&node.settings, [option]) {
+        match TopicConfig::resolve(settings, [option]) {
             Ok(_config) => known.push(option),
             Err(error) => {
                 tracing::warn!(topic, %error, "an option of a topic has no effect");
@@ -294,9 +334,9 @@ fn resolve(node: &Node, topic: &str, own: &Options) -> TopicConfig {
             }
         }
     }
-    TopicConfig::resolve(&node.settings, known).unwrap_or_else(|error| {
+    TopicConfig::resolve(settings, known).unwrap_or_else(|error| {
         tracing::error!(topic, %error, ?unknown, "a topic has the broker's options alone");
-        TopicConfig::broker_default(&node.settings)
+        TopicConfig::broker_default(settings)
     })
 }
 

@@ -54,6 +54,7 @@ impl Coordinator {
         }
         if let Shard::Running(running) = shard {
             self.timers.note(running.groups.poll_timeout());
+            self.timers.wake();
         }
         false
     }
@@ -105,6 +106,7 @@ fn finish_load(node: &Arc<Node>, index: usize, partition: &Partition) {
         *shard = read;
         drop(shard);
         coordinator.timers.note(deadline);
+        coordinator.timers.wake();
     }
 }
 

@@ -1,16 +1,18 @@
 //! The one task that does what is due: sessions, rebalances, and offsets that are too old.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Coordinator, Shard, Timers, locked, now};
 use crate::driver::first::first;
 use crate::node::Node;
 
-/// How often old offsets are looked for. Kafka: `offsets.retention.check.interval.ms`.
-const SWEEP: Duration = Duration::from_mins(10);
-
 impl Timers {
+    /// There are groups to sweep.
+    pub(super) fn wake(&self) {
+        self.earlier.notify_one();
+    }
+
     fn next(&self) -> MutexGuard<'_, Option<Instant>> {
         // One value, set in one move.
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
@@ -40,9 +42,9 @@ pub(crate) async fn run(node: Arc<Node>) {
             sweep = None;
         }
         let next = coordinator.handle_timeouts(&node);
-        // With no groups there is nothing to sweep, and nothing wakes this task.
+        // With no groups there is nothing to sweep; the first ones wake this task.
         if sweep.is_none() && coordinator.has_groups() {
-            sweep = Some(time + SWEEP);
+            sweep = time.checked_add(node.settings.offsets_check);
         }
         let wake = [next, sweep].into_iter().flatten().min();
         let earlier = coordinator.timers.earlier.notified();

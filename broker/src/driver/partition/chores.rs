@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ottla_protocol::ErrorCode;
-use ottla_storage::{Log, LogError};
+use ottla_storage::{ActiveProducer, Log, LogError};
 
 use super::{AppendError, Partition, locked};
 use crate::config::TopicConfig;
@@ -52,6 +52,9 @@ pub(crate) type StartDone = Box<dyn FnOnce(Result<i64, StartError>) + Send>;
 /// Called with the files that are set aside; on the writer's thread, must be quick.
 pub(crate) type DroppedDone = Box<dyn FnOnce(Vec<PathBuf>) + Send>;
 
+/// Called with the producers of a log, by their ids; on the writer's thread, must be quick.
+pub(crate) type ProducersDone = Box<dyn FnOnce(Result<Vec<ActiveProducer>, AppendError>) + Send>;
+
 /// Something for the owner of a log to do.
 pub(crate) enum Chore {
     /// Moves the log start up. Nothing is removed.
@@ -70,6 +73,11 @@ pub(crate) enum Chore {
     ExpireProducers,
     /// Takes the options that the partition has now.
     Configure,
+    /// Tells which producers are remembered.
+    Producers {
+        /// Who is told.
+        done: ProducersDone,
+    },
 }
 
 impl fmt::Debug for Chore {
@@ -79,6 +87,7 @@ impl fmt::Debug for Chore {
             Self::DropDead { .. } => "DropDead",
             Self::ExpireProducers => "ExpireProducers",
             Self::Configure => "Configure",
+            Self::Producers { .. } => "Producers",
         })
     }
 }
@@ -89,6 +98,7 @@ impl Chore {
         match self {
             Self::Advance { done, .. } => done(Err(AppendError::Closed.into())),
             Self::DropDead { done } => done(Vec::new()),
+            Self::Producers { done } => done(Err(AppendError::Closed)),
             Self::ExpireProducers | Self::Configure => {}
         }
     }
@@ -153,6 +163,9 @@ impl Partition {
                     }
                 }
                 Chore::Configure => self.take_config(),
+                Chore::Producers { done } => {
+                    done(self.with_log(|log| Ok(log.active_producers())));
+                }
             }
         }
     }

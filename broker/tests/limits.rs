@@ -1,0 +1,117 @@
+//! Limits that are on by default, seen with small values.
+#![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
+
+mod client;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use client::program::Program;
+use client::{Client, fetch_request};
+use ottla_broker::{Broker, BrokerConfig};
+use ottla_protocol::ErrorCode;
+
+fn broker(options: &[(&str, &str)]) -> Broker {
+    let config = options
+        .iter()
+        .try_fold(BrokerConfig::new(), |config, (name, value)| config.set(name, value));
+    Broker::start(config.expect("options")).expect("a broker in memory")
+}
+
+/// A connection that has been served.
+fn served(address: SocketAddr) -> Client {
+    let mut client = Client::connect(address);
+    assert_eq!(client.create("orders"), ErrorCode::NONE);
+    client
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed_and_a_place_that_is_free_is_given_again() {
+    for option in ["max.connections", "max.connections.per.ip"] {
+        let broker = broker(&[(option, "3")]);
+        let mut clients: Vec<_> = (0..3).map(|_| served(broker.address())).collect();
+        assert!(Client::connect(broker.address()).is_closed(), "{option}");
+        for client in &mut clients {
+            assert_eq!(client.create("orders"), ErrorCode::NONE);
+        }
+        clients.pop();
+        // It is free as soon as the broker has seen the end.
+        loop {
+            let mut next = Client::connect(broker.address());
+            let request = ottla_protocol::messages::MetadataRequest::default();
+            next.send(12, &request);
+            if next.try_receive(12).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_sends_nothing_is_let_go_and_one_that_waits_is_not() {
+    let broker = broker(&[("connections.max.idle.ms", "40")]);
+    let mut idle = served(broker.address());
+    assert!(idle.is_closed());
+    let mut waiting = served(broker.address());
+    let id = waiting.send(12, &fetch_request("orders", 0, 400, 1));
+    assert_eq!(waiting.receive(12).correlation_id(), id, "ten times as long");
+}
+
+#[test]
+fn a_connection_whose_first_request_does_not_come_is_let_go() {
+    let broker = broker(&[("connections.first.request.max.ms", "40")]);
+    assert!(Client::connect(broker.address()).is_closed());
+    let mut quiet = served(broker.address());
+    let id = quiet.send(12, &fetch_request("orders", 0, 200, 1));
+    assert_eq!(quiet.receive(12).correlation_id(), id, "it is no new one any more");
+    assert_eq!(quiet.create("orders"), ErrorCode::NONE);
+}
+
+#[test]
+fn a_request_that_does_not_come_whole_is_given_up() {
+    let broker = broker(&[("socket.request.max.ms", "40")]);
+    for part in [&[0_u8][..], &[0, 0, 0, 30], &[0, 0, 0, 30, 0, 3], &[0, 16, 0, 0, 0]] {
+        let mut slow = served(broker.address());
+        slow.stream.write_all(part).expect("sent");
+        assert!(slow.is_closed(), "{part:?}");
+    }
+    assert_eq!(served(broker.address()).create("orders"), ErrorCode::NONE);
+}
+
+/// The program with so many descriptors and no limit of connections.
+fn starved(descriptors: usize) -> Program {
+    let limited = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    let mut child = Command::new("sh")
+        .args(["-c", &limited, env!("CARGO_BIN_EXE_ottla-broker")])
+        .args(["--listen", "127.0.0.1:0", "--memory", "-c", "max.connections=100000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("its standard output");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let address = line.trim().strip_prefix("ready ").expect("ready HOST:PORT");
+    Program { address: address.parse().expect("an address"), child }
+}
+
+#[test]
+fn without_descriptors_who_comes_is_sent_away_and_who_is_there_is_served() {
+    let program = starved(64);
+    let mut first = served(program.address);
+    let mut crowd: Vec<_> = (0..100).map(|_| Client::connect(program.address)).collect();
+    assert!(crowd.last_mut().expect("a hundred").is_closed(), "not left to wait");
+    assert_eq!(first.create("orders"), ErrorCode::NONE);
+    assert_eq!(first.produce("orders", &["x"]), 0);
+    crowd.clear();
+    // Their descriptors come back.
+    loop {
+        let mut next = Client::connect(program.address);
+        next.send(12, &fetch_request("orders", 0, 0, 1));
+        if let Ok(answer) = next.try_receive(12) {
+            assert_eq!(client::values(&answer.decode()), ["x"]);
+            break;
+        }
+    }
+}
