@@ -1,6 +1,7 @@
 //! What a group answers in each of its states, request by request.
 #![allow(clippy::disallowed_methods, reason = "a test's clock starts somewhere")]
 
+mod rows;
 mod scenarios;
 mod table;
 
