@@ -932,7 +932,8 @@ ottla_error_t *ottla_producer_send_wait(const ottla_producer_t *producer,
  *
  * Gives NULL if all records were delivered (without results: accepted); else the error of the first
  * that was not, to be freed, which owns the errors in results. If it is about producer, records or
- * records_len, nothing was sent and no result is written. Any thread.
+ * records_len, nothing was sent and no result is written; nor if it is OTTLA_ERR_INVALID_STATE, since
+ * 10,000 refused records wait to be polled for. Any thread.
  */
 ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
                                         const ottla_record_t *records,
@@ -942,6 +943,10 @@ ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
 /**
  * Has a function called with what becomes of the records that are sent from now on, by
  * ottla_producer_poll and on its thread; NULL: has none called, and drops what waits.
+ *
+ * A record stays counted in buffer.memory until the function has been told of it: a program that sends
+ * and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
+ * OTTLA_ERR_BUFFER_FULL; polls make room.
  *
  * user is given to each call, and must be good until this is called again or the producer freed.
  * Gives NULL, or an error to be freed. Any thread.
@@ -955,8 +960,8 @@ ottla_error_t *ottla_producer_on_delivery(const ottla_producer_t *producer,
  * this thread. If there is none it waits for one, for timeout_ms at most; below 0 without limit.
  *
  * Gives how many records that were: 0 if the time is over, if the producer is closed and all is
- * told, if another poll runs, or if producer is NULL. Records are delivered and leave
- * buffer.memory whether it is called or not. One thread at a time.
+ * told, if another poll runs, or if producer is NULL. Records are delivered whether it is called or
+ * not, and leave buffer.memory when they are told. One thread at a time.
  */
 size_t ottla_producer_poll(const ottla_producer_t *producer, int32_t timeout_ms);
 
@@ -1119,7 +1124,8 @@ ottla_error_t *ottla_producer_send_wait(const ottla_producer_t *producer,
  *
  * Gives NULL if all records were delivered (without results: accepted); else the error of the first
  * that was not, to be freed, which owns the errors in results. If it is about producer, records or
- * records_len, nothing was sent and no result is written. Any thread.
+ * records_len, nothing was sent and no result is written; nor if it is OTTLA_ERR_INVALID_STATE, since
+ * 10,000 refused records wait to be polled for. Any thread.
  */
 ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
                                         const ottla_record_t *records,
@@ -1129,6 +1135,10 @@ ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
 /**
  * Has a function called with what becomes of the records that are sent from now on, by
  * ottla_producer_poll and on its thread; NULL: has none called, and drops what waits.
+ *
+ * A record stays counted in buffer.memory until the function has been told of it: a program that sends
+ * and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
+ * OTTLA_ERR_BUFFER_FULL; polls make room.
  *
  * user is given to each call, and must be good until this is called again or the producer freed.
  * Gives NULL, or an error to be freed. Any thread.
@@ -1142,8 +1152,8 @@ ottla_error_t *ottla_producer_on_delivery(const ottla_producer_t *producer,
  * this thread. If there is none it waits for one, for timeout_ms at most; below 0 without limit.
  *
  * Gives how many records that were: 0 if the time is over, if the producer is closed and all is
- * told, if another poll runs, or if producer is NULL. Records are delivered and leave
- * buffer.memory whether it is called or not. One thread at a time.
+ * told, if another poll runs, or if producer is NULL. Records are delivered whether it is called or
+ * not, and leave buffer.memory when they are told. One thread at a time.
  */
 size_t ottla_producer_poll(const ottla_producer_t *producer, int32_t timeout_ms);
 

@@ -119,7 +119,8 @@ pub unsafe extern "C" fn ottla_producer_send_wait(
 ///
 /// Gives NULL if all records were delivered (without results: accepted); else the error of the first
 /// that was not, to be freed, which owns the errors in results. If it is about producer, records or
-/// records_len, nothing was sent and no result is written. Any thread.
+/// records_len, nothing was sent and no result is written; nor if it is OTTLA_ERR_INVALID_STATE, since
+/// 10,000 refused records wait to be polled for. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ottla_producer_send_many(
     producer: *const ottla_producer_t,
@@ -134,6 +135,7 @@ pub unsafe extern "C" fn ottla_producer_send_many(
         let given = unsafe { array(records, records_len, "records") }?;
         producer.producer.get()?;
         let outcomes = if results.is_null() {
+            producer.reports.check_refused()?;
             // SAFETY: the header asks for records whose pointers are good.
             unsafe { producer.send_many(given) }?
         } else {
@@ -215,7 +217,7 @@ unsafe fn parse<'a>(
         // SAFETY: this function's contract.
         let record = unsafe { record.record(Called::OneOf(index)) };
         let record = record.and_then(|record| {
-            let headers = headers.get(range?).unwrap_or_default();
+            let headers = headers.get(range?).ok_or_else(lost)?;
             Ok(Record { headers, ..record })
         });
         parsed.places.push(record.map(|record| {
@@ -277,6 +279,7 @@ impl ottla_producer_t {
                 Err(error) => {
                     if wanted {
                         // SAFETY: this function's contract.
+                        // One that is no text is what the error is about.
                         let topic = unsafe { text(record.topic, "topic") }.unwrap_or_default();
                         self.reports.refuse(topic, record.opaque, error.clone());
                     }
@@ -290,6 +293,10 @@ impl ottla_producer_t {
 
 /// Has a function called with what becomes of the records that are sent from now on, by
 /// ottla_producer_poll and on its thread; NULL: has none called, and drops what waits.
+///
+/// A record stays counted in buffer.memory until the function has been told of it: a program that sends
+/// and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
+/// OTTLA_ERR_BUFFER_FULL; polls make room.
 ///
 /// user is given to each call, and must be good until this is called again or the producer freed.
 /// Gives NULL, or an error to be freed. Any thread.
@@ -312,8 +319,8 @@ pub unsafe extern "C" fn ottla_producer_on_delivery(
 /// this thread. If there is none it waits for one, for timeout_ms at most; below 0 without limit.
 ///
 /// Gives how many records that were: 0 if the time is over, if the producer is closed and all is
-/// told, if another poll runs, or if producer is NULL. Records are delivered and leave
-/// buffer.memory whether it is called or not. One thread at a time.
+/// told, if another poll runs, or if producer is NULL. Records are delivered whether it is called or
+/// not, and leave buffer.memory when they are told. One thread at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ottla_producer_poll(
     producer: *const ottla_producer_t,

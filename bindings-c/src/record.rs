@@ -292,7 +292,8 @@ pub(crate) unsafe fn with_core<R>(
         let mut few = Few { headers: [Header { key: "", value: None }; FEW], len: 0 };
         // SAFETY: this function's contract.
         unsafe { given.push_headers(Called::Record, &mut few) }?;
-        let headers = few.headers.get(..few.len).unwrap_or_default();
+        let lost = || Error::new(ErrorKind::Internal, "headers were lost on their way to the core");
+        let headers = few.headers.get(..few.len).ok_or_else(lost)?;
         return body(&Record { headers, ..record });
     }
     let mut headers = Vec::new();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ottla::{Completed, Completions, Delivery, Error, Sent};
+use ottla::{Completed, Completions, Delivery, Error, ErrorKind, Sent};
 
 use crate::error::{c_text, ottla_error_t};
 use crate::record::ottla_result_t;
@@ -41,8 +41,15 @@ struct Refused {
     error: Error,
 }
 
-#[derive(Debug, Default)]
+/// Reports of refused records that wait for the poll; with so many no more records are taken in bulk.
+const REFUSED_MAX: usize = 10_000;
+
+#[derive(Debug)]
 struct Waiting {
+    /// Batches that have ended; those in it count in `buffer.memory` until they are told.
+    queue: Arc<Completions>,
+    /// Somebody is to be told.
+    wanted: bool,
     /// Of each batch of the core: index and opaque of its records that are to be reported.
     batches: HashMap<u64, Vec<(u32, Opaque)>>,
     refused: Vec<Refused>,
@@ -53,7 +60,6 @@ struct Waiting {
 pub(crate) struct Reports {
     callback: Mutex<Option<(ottla_on_delivery_t, Opaque)>>,
     wanted: AtomicBool,
-    queue: Arc<Completions>,
     ready: Arc<EventFd>,
     waiting: Mutex<Waiting>,
     /// A thread runs them: a role that is tried for, never waited for.
@@ -61,17 +67,25 @@ pub(crate) struct Reports {
     closed: AtomicBool,
 }
 
+fn queue_of(ready: &Arc<EventFd>) -> Arc<Completions> {
+    let raised = Arc::clone(ready);
+    Completions::new(move || raised.raise())
+}
+
 impl Reports {
     pub(crate) fn new() -> Result<Self, Error> {
         let ready = EventFd::new()?;
-        let raised = Arc::clone(&ready);
-        let queue = Completions::new(move || raised.raise());
+        let waiting = Waiting {
+            queue: queue_of(&ready),
+            wanted: false,
+            batches: HashMap::new(),
+            refused: Vec::new(),
+        };
         Ok(Self {
             callback: Mutex::default(),
             wanted: AtomicBool::new(false),
-            queue,
             ready,
-            waiting: Mutex::default(),
+            waiting: Mutex::new(waiting),
             running: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
@@ -89,6 +103,17 @@ impl Reports {
         let wanted = callback.is_some();
         *self.callback() = wanted.then_some((callback, Opaque(user)));
         self.wanted.store(wanted, Ordering::Release);
+        let mut waiting = self.waiting();
+        waiting.wanted = wanted;
+        if wanted {
+            return;
+        }
+        let before = mem::replace(&mut waiting.queue, queue_of(&self.ready));
+        waiting.batches.clear();
+        waiting.refused.clear();
+        drop(waiting);
+        // Also what is still on its way has nobody to be told to, and must not be counted for ever.
+        before.close();
     }
 
     /// Whether records that are sent now are to be reported.
@@ -100,8 +125,25 @@ impl Reports {
     pub(crate) fn watch(&self, sent: &Sent, opaque: *mut c_void) {
         // Noted before the queue hears of it, lest its batch is drained between.
         let noted = (sent.index(), Opaque(opaque));
-        self.waiting().batches.entry(sent.batch_id()).or_default().push(noted);
-        sent.notify(&self.queue);
+        let queue = {
+            let mut waiting = self.waiting();
+            if !waiting.wanted {
+                return;
+            }
+            waiting.batches.entry(sent.batch_id()).or_default().push(noted);
+            Arc::clone(&waiting.queue)
+        };
+        sent.notify(&queue);
+    }
+
+    /// An error if too many refused records wait to be told of.
+    pub(crate) fn check_refused(&self) -> Result<(), Error> {
+        if self.waiting().refused.len() < REFUSED_MAX {
+            return Ok(());
+        }
+        let text = format!("{REFUSED_MAX} refused records wait to be told of");
+        let hint = "call ottla_producer_poll, which tells of them";
+        Err(Error::new(ErrorKind::InvalidState, text).with_hint(hint))
     }
 
     /// Has a record reported that was refused at once.
@@ -145,7 +187,8 @@ impl Reports {
             self.call(&topic, vec![(opaque, Err(error))]);
         }
         // No more than waits now, so that a fast sender cannot keep the caller here.
-        for batch in self.queue.drain(usize::MAX) {
+        let queue = Arc::clone(&self.waiting().queue);
+        for batch in queue.drain(usize::MAX) {
             let results = self.results_of(&batch);
             if !results.is_empty() {
                 told += results.len();

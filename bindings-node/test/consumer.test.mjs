@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { inspect } from 'node:util'
 import { Batch, Consumer, ConsumerRecord } from 'ottla'
-import { readRecords, readValues, startPlace } from './place.mjs'
+import { readRecords, readValues, startPlace, until } from './place.mjs'
 
 let place
 before(async () => { place = await startPlace() })
@@ -257,18 +257,16 @@ test('two members of a group share the partitions, and one takes all when the ot
     }
   }
   const loops = [share(one), share(two)]
-  while (one.assignment().length !== 2 || two.assignment().length !== 2) {
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
+  await until('each member has two partitions', () => [one, two].every((member) => member.assignment().length === 2))
   const rows = Array.from({ length: 400 }, (_, at) => ({ value: 'v', partition: at % 4 }))
   assert.equal((await producer.sendMany(topic, rows)).ok, true)
-  while (seen.size < 400) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until('400 records were read', () => seen.size >= 400)
   assert.deepEqual(new Set(seen.values()), new Set([one, two]))
   await one.close()
   await loops[0]
-  while (two.assignment().length !== 4) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until('the one that stays has all partitions', () => two.assignment().length === 4)
   assert.equal((await producer.sendMany(topic, rows)).ok, true)
-  while (seen.size < 800) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until('800 records were read', () => seen.size >= 800)
   await two.close()
   await loops[1]
 })

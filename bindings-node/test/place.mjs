@@ -36,6 +36,15 @@ export async function startPlace () {
   }
 }
 
+/** Looks again and again until something holds; fails with what it waited for if that takes too long. */
+export async function until (what, holds, limit = 20_000) {
+  const end = performance.now() + limit
+  while (!holds()) {
+    if (performance.now() > end) throw new Error(`waited ${limit} ms in vain: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
 /** The next so many records, as their values. */
 export async function readValues (consumer, count) {
   const records = await readRecords(consumer, count)

@@ -90,3 +90,28 @@ def test_deliveries_are_pickled_compared_and_matched():
 def test_records_cannot_be_changed(topic):
     with pytest.raises(AttributeError):
         ottla.Record(b"v").value = b"w"
+
+
+class Says(list):
+    """A list whose length is what it says."""
+
+    def __init__(self, records, length):
+        super().__init__(records)
+        self.length = length
+
+    def __len__(self):
+        if isinstance(self.length, int):
+            return self.length
+        raise self.length
+
+
+def test_a_length_is_believed_in_no_further_than_its_records_go(producer, topic):
+    report = producer.send_many(topic, Says([b"a", b"b"], 2**60))
+    assert report.offsets.tolist() == [0, 1]
+    # A generator has none.
+    assert len(producer.send_many(topic, (value for value in [b"c"]))) == 1
+
+
+def test_an_error_of_an_iterables_length_is_raised(producer, topic):
+    with pytest.raises(ZeroDivisionError):
+        producer.send_many(topic, Says([b"a"], ZeroDivisionError()))

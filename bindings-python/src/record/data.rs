@@ -1,12 +1,13 @@
 //! Keys, values and headers as Python gives them, held for as long as the core borrows them.
 
-use ottla::Header;
+use ottla::{ErrorKind, Header};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyString, PyTuple};
 
 use super::Record;
+use crate::error;
 
 /// The bytes of a key or a value.
 #[derive(Debug)]
@@ -144,7 +145,7 @@ impl Item {
 
     /// All items of an iterable.
     pub(crate) fn all(given: &Bound<'_, PyAny>) -> PyResult<Vec<Self>> {
-        let mut items = Vec::with_capacity(given.len().unwrap_or(0));
+        let mut items = Vec::with_capacity(expected(given)?);
         for item in given.try_iter()? {
             items.push(Self::new(&item?)?);
         }
@@ -183,6 +184,23 @@ impl Item {
     }
 }
 
+/// Most records for which room is made before they are seen: a length is but what an object says.
+const EXPECTED_MAX: usize = 64 * 1024;
+
+/// How many items an iterable may have: none, if it does not say.
+fn expected(given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    match given.len() {
+        Ok(len) => Ok(len.min(EXPECTED_MAX)),
+        Err(fault) if fault.is_instance_of::<PyTypeError>(given.py()) => Ok(0),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Parts of records that do not fit together, which cannot be.
+fn lost(py: Python<'_>) -> PyErr {
+    error::new(py, ErrorKind::Internal, "records were lost on their way to the core")
+}
+
 /// Records on their way from Python to the core.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -199,7 +217,7 @@ impl Outgoing {
         py: Python<'_>,
         look: impl FnOnce(&[ottla::Record<'_>]) -> T,
     ) -> PyResult<T> {
-        let rest = self.items.get(self.taken..).unwrap_or_default();
+        let rest = self.items.get(self.taken..).ok_or_else(|| lost(py))?;
         let mut headers = Vec::new();
         let mut ends = Vec::new();
         for item in rest {
@@ -209,19 +227,19 @@ impl Outgoing {
             }
         }
         let (mut ends, mut from) = (ends.into_iter(), 0);
-        let records: Vec<ottla::Record<'_>> = rest
+        let records = rest
             .iter()
             .map(|item| {
                 let mut own: &[Header<'_>] = &[];
                 if let Item::Record(_) = item
                     && let Some(to) = ends.next()
                 {
-                    own = headers.get(from..to).unwrap_or_default();
+                    own = headers.get(from..to).ok_or_else(|| lost(py))?;
                     from = to;
                 }
-                item.borrow(py, &self.topic, own)
+                Ok(item.borrow(py, &self.topic, own))
             })
-            .collect();
+            .collect::<PyResult<Vec<ottla::Record<'_>>>>()?;
         Ok(look(&records))
     }
 }

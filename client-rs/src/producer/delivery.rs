@@ -262,6 +262,6 @@ fn notify(batch: &Arc<Completion>, index: u32, queue: &Arc<Completions>) {
     }
     let who = Who::Queue(Arc::clone(queue), Arc::clone(batch));
     if !batch.register(index, who) {
-        queue.push(Arc::clone(batch));
+        queue.push(Arc::clone(batch), batch.share(index));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use super::accumulator::memory::{Charge, Memory};
 use super::guard::lock;
 use super::parker::Sleeper;
 use crate::error::Error;
@@ -81,6 +82,34 @@ pub(crate) struct Completion {
     outcome: OnceLock<Outcome>,
     waiters: Mutex<Vec<Waiter>>,
     process: Process,
+    /// Known before the outcome is.
+    weight: OnceLock<Weight>,
+}
+
+/// What a batch that has ended counts for in `buffer.memory` while a queue holds it.
+#[derive(Debug)]
+struct Weight {
+    memory: Arc<Memory>,
+    bytes: usize,
+    records: usize,
+}
+
+/// What is kept of a batch in a queue, and of a record, by those who are to be told: about so much.
+const BATCH_OVERHEAD: usize = 256;
+const RECORD_OVERHEAD: usize = 16;
+
+impl Weight {
+    /// All of the batch.
+    fn whole(&self) -> Arc<Charge> {
+        let each = self.records.saturating_mul(RECORD_OVERHEAD);
+        Arc::new(self.memory.charge(self.bytes.saturating_add(each).saturating_add(BATCH_OVERHEAD)))
+    }
+
+    /// One record's part of it.
+    fn share(&self) -> Arc<Charge> {
+        let each = self.bytes.div_ceil(self.records.max(1));
+        Arc::new(self.memory.charge(each.saturating_add(RECORD_OVERHEAD + BATCH_OVERHEAD)))
+    }
 }
 
 struct Waiter {
@@ -99,10 +128,16 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    fn tell(self) {
+    /// `charge` is what the batch counts for in queues; made when the first one gets it.
+    fn tell(self, charge: &mut Option<Arc<Charge>>, weight: Option<&Weight>) {
         match self {
             Self::Sleeper(sleeper) => sleeper.wake(),
-            Self::Queue(queue, batch) => queue.push(batch),
+            Self::Queue(queue, batch) => {
+                if charge.is_none() {
+                    *charge = weight.map(Weight::whole);
+                }
+                queue.push(batch, charge.clone());
+            }
         }
     }
 
@@ -122,7 +157,8 @@ impl Completion {
     pub(crate) fn new(id: u64, topic: &Arc<str>, partition: i32) -> Arc<Self> {
         let (topic, outcome, waiters) = (Arc::clone(topic), OnceLock::new(), Mutex::default());
         let process = Process::current();
-        Arc::new(Self { id, topic, partition, outcome, waiters, process })
+        let weight = OnceLock::new();
+        Arc::new(Self { id, topic, partition, outcome, waiters, process, weight })
     }
 
     /// Of records whose partitions are not chosen yet.
@@ -193,6 +229,22 @@ impl Completion {
         true
     }
 
+    /// Has the batch counted in `buffer.memory` for as long as its end waits in a queue to be told.
+    /// Called before it ends.
+    pub(crate) fn weigh(&self, memory: &Arc<Memory>, bytes: usize, records: u64) {
+        let records = usize::try_from(records).unwrap_or(usize::MAX);
+        self.weight.get_or_init(|| Weight { memory: Arc::clone(memory), bytes, records });
+    }
+
+    /// What one record that has ended counts for while a queue holds it.
+    pub(crate) fn share(&self, index: u32) -> Option<Arc<Charge>> {
+        if let Some(Outcome::Forwarded(forward)) = self.outcome.get() {
+            let (target, index) = forward.get(index)?;
+            return target.share(index);
+        }
+        self.weight.get().map(Weight::share)
+    }
+
     /// Sets how the batch ended, once, and tells all who wait; how many that were.
     pub(crate) fn resolve(&self, outcome: Outcome) -> usize {
         if self.outcome.set(outcome).is_err() {
@@ -200,7 +252,7 @@ impl Completion {
             return 0;
         }
         let waiters = std::mem::take(&mut *lock(&self.waiters));
-        let mut told = 0;
+        let (mut told, mut charge) = (0, None);
         for Waiter { index, who } in waiters {
             // Records that have gone on take along those who wait for them.
             let on = match self.outcome.get() {
@@ -208,7 +260,7 @@ impl Completion {
                 _ => None,
             };
             if !on.is_some_and(|(target, index)| target.register(index, who.clone())) {
-                who.tell();
+                who.tell(&mut charge, self.weight.get());
                 told += 1;
             }
         }
@@ -235,9 +287,12 @@ impl fmt::Debug for Completion {
 /// A queue of batches that have ended, for a loop that settles many records at a time.
 ///
 /// It holds only batches with records that were asked about by [`Sent::notify`](crate::Sent::notify).
+/// These stay counted in `buffer.memory` until what [`Completions::drain`] gave is dropped: a program
+/// that does not drain finds no room for further records.
 pub struct Completions {
     wake: Box<dyn Fn() + Send + Sync>,
-    batches: Mutex<VecDeque<Arc<Completion>>>,
+    /// `None` once it is closed.
+    batches: Mutex<Option<VecDeque<Completed>>>,
 }
 
 impl Completions {
@@ -246,14 +301,17 @@ impl Completions {
     /// That is mostly on the client's own thread, so it must be quick: write to an eventfd, wake a
     /// loop. It may be called once more than needed, never too seldom.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { wake: Box::new(wake), batches: Mutex::default() })
+        let batches = Mutex::new(Some(VecDeque::new()));
+        Arc::new(Self { wake: Box::new(wake), batches })
     }
 
-    pub(crate) fn push(&self, batch: Arc<Completion>) {
-        let first = {
-            let mut batches = lock(&self.batches);
-            batches.push_back(batch);
-            batches.len() == 1
+    pub(crate) fn push(&self, batch: Arc<Completion>, charge: Option<Arc<Charge>>) {
+        let first = match &mut *lock(&self.batches) {
+            Some(batches) => {
+                batches.push_back(Completed { batch, _charge: charge });
+                batches.len() == 1
+            }
+            None => false,
         };
         if first {
             (self.wake)();
@@ -263,32 +321,43 @@ impl Completions {
     /// Takes up to `max` batches, oldest first. What is left brings no further wake.
     pub fn drain(&self, max: usize) -> Vec<Completed> {
         let mut batches = lock(&self.batches);
+        let Some(batches) = &mut *batches else { return Vec::new() };
         let count = max.min(batches.len());
-        batches.drain(..count).map(Completed).collect()
+        batches.drain(..count).collect()
+    }
+
+    /// Drops what waits, and takes no more: nobody will ask for it.
+    pub fn close(&self) {
+        let dropped = lock(&self.batches).take();
+        // Outside of the lock: their room goes to those who wait for it.
+        drop(dropped);
     }
 
     /// Whether no batch waits.
     pub fn is_empty(&self) -> bool {
-        lock(&self.batches).is_empty()
+        lock(&self.batches).as_ref().is_none_or(VecDeque::is_empty)
     }
 }
 
 impl fmt::Debug for Completions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completions")
-            .field("waiting", &lock(&self.batches).len())
+            .field("waiting", &lock(&self.batches).as_ref().map_or(0, VecDeque::len))
             .finish_non_exhaustive()
     }
 }
 
 /// A batch that has ended.
 #[derive(Debug, Clone)]
-pub struct Completed(Arc<Completion>);
+pub struct Completed {
+    batch: Arc<Completion>,
+    _charge: Option<Arc<Charge>>,
+}
 
 impl Completed {
     /// The batch's number, as [`Sent::batch_id`](crate::Sent::batch_id) gives it.
     pub fn batch_id(&self) -> u64 {
-        self.0.id
+        self.batch.id
     }
 
     /// What became of the record of this index.
@@ -296,22 +365,22 @@ impl Completed {
     /// `None` if that is still open: records sent before their topic was known share a batch at
     /// first and part later, so such a batch comes more than once.
     pub fn result(&self, index: u32) -> Option<Result<Delivery, Error>> {
-        self.0.result(index)
+        self.batch.result(index)
     }
 
     /// The batch's topic.
     pub fn topic(&self) -> &Arc<str> {
-        &self.0.topic
+        &self.batch.topic
     }
 
     /// The batch's partition; `None` if its records have gone to several.
     pub fn partition(&self) -> Option<i32> {
-        Some(self.0.partition).filter(|&partition| partition >= 0)
+        Some(self.batch.partition).filter(|&partition| partition >= 0)
     }
 
     /// Offset of the first record, if the whole batch is stored; −1 if that is not known.
     pub fn base_offset(&self) -> Option<i64> {
-        match self.0.outcome.get()? {
+        match self.batch.outcome.get()? {
             Outcome::Stored { base_offset, .. } => Some(*base_offset),
             Outcome::Failed(_) | Outcome::Forwarded(_) => None,
         }
@@ -319,7 +388,7 @@ impl Completed {
 
     /// The error, if the whole batch failed.
     pub fn error(&self) -> Option<&Error> {
-        match self.0.outcome.get()? {
+        match self.batch.outcome.get()? {
             Outcome::Failed(error) => Some(error),
             Outcome::Stored { .. } | Outcome::Forwarded(_) => None,
         }
@@ -433,5 +502,36 @@ mod tests {
         assert_eq!(queue.drain(2).iter().map(Completed::batch_id).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(queue.drain(9).len(), 1);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_batch_counts_until_what_was_drained_is_dropped() {
+        let memory = Memory::new(1 << 20);
+        let queue = Completions::new(|| ());
+        let staged = Completion::staged(1, &"t".into());
+        let batch = Completion::new(2, &"t".into(), 0);
+        batch.weigh(&memory, 1000, 10);
+        let mut forward = Forward::default();
+        (0..10).for_each(|index| forward.push(&batch, index));
+        for known in [&staged, &batch] {
+            // Each batch that the queue gets tells of the same records.
+            known.register(3, Who::Queue(Arc::clone(&queue), Arc::clone(known)));
+        }
+        staged.resolve(Outcome::Forwarded(forward));
+        assert_eq!(memory.used(), 0);
+        batch.resolve(stored(0));
+        let counted = 1000 + 10 * RECORD_OVERHEAD + BATCH_OVERHEAD;
+        assert_eq!(memory.used(), counted, "once, though it is there twice");
+        let drained = queue.drain(9);
+        assert_eq!((drained.len(), memory.used()), (2, counted));
+        drop(drained);
+        assert_eq!(memory.used(), 0);
+        // A record that is asked about late counts for its own part.
+        queue.push(Arc::clone(&staged), staged.share(3));
+        assert_eq!(memory.used(), 100 + RECORD_OVERHEAD + BATCH_OVERHEAD);
+        queue.close();
+        assert_eq!(memory.used(), 0);
+        queue.push(Arc::clone(&batch), batch.share(3));
+        assert_eq!((memory.used(), queue.drain(9).len()), (0, 0), "it takes no more");
     }
 }

@@ -133,6 +133,8 @@ impl Accumulator {
         if let Some(staged) = staged {
             let error = &error.clone().with_outcome(Outcome::NotSent);
             let count = u64::from(staged.count());
+            let bytes = staged.chunks.iter().map(|chunk| chunk.data.len()).sum();
+            staged.completion.weigh(&self.memory, bytes, count);
             self.counters.failed.fetch_add(count, Ordering::Relaxed);
             if staged.completion.is_unobserved(1) {
                 self.report(count, error);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use crate::process::Process;
 use crate::state::guard::lock;
 use crate::state::parker::Sleeper;
 
@@ -153,6 +154,12 @@ impl Memory {
         let charged = data.capacity();
         self.used.fetch_add(charged, Ordering::Relaxed);
         Chunk { data, charged, memory: Arc::clone(self) }
+    }
+
+    /// Bytes that are counted though no chunk has them: they may pass the budget.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Charge { bytes, memory: Arc::clone(self), process: Process::current() }
     }
 
     /// A buffer from the pool that is not charged: for [`Memory::adopt`].
@@ -304,6 +311,23 @@ impl Chunk {
     /// Bytes charged for it.
     pub(crate) const fn charged(&self) -> usize {
         self.charged
+    }
+}
+
+/// Bytes that are counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    bytes: usize,
+    memory: Arc<Memory>,
+    process: Process,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        // In a child of a fork nobody waits for room, and a lock may be held for ever.
+        if self.process.is_current() {
+            self.memory.release(self.bytes);
+        }
     }
 }
 

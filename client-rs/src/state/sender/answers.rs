@@ -123,9 +123,10 @@ impl Sender {
         if partition.is_idle() {
             self.active.remove(&key);
         }
-        for Ended { completion, holders, records, ending } in ended {
+        for Ended { completion, holders, records, bytes, ending } in ended {
             self.outstanding.remove(&completion.id());
             let records = u64::try_from(records).unwrap_or(0);
+            completion.weigh(&self.face.memory, bytes, records);
             let counters = &self.face.counters;
             match &ending {
                 Ending::Stored { .. } => {

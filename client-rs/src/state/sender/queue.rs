@@ -54,13 +54,15 @@ pub(crate) struct Ended {
     /// How many hold the completion, if nobody can ask for it.
     pub(crate) holders: usize,
     pub(crate) records: i32,
+    /// Its bytes before compression.
+    pub(crate) bytes: usize,
     pub(crate) ending: Ending,
 }
 
 impl Ended {
     fn new(batch: Batch, ending: Ending) -> Self {
-        let records = batch.records();
-        Self { completion: batch.completion, holders: 1, records, ending }
+        let (records, bytes) = (batch.records(), batch.raw_len());
+        Self { completion: batch.completion, holders: 1, records, bytes, ending }
     }
 }
 
@@ -404,7 +406,8 @@ impl Queue {
                 }
                 State::Sent => {
                     let error = explain(batch).with_outcome(Outcome::PossiblyPersisted);
-                    told.push((Arc::clone(&batch.completion), error, batch.records()));
+                    let size = (batch.records(), batch.raw_len());
+                    told.push((Arc::clone(&batch.completion), error, size));
                     batch.state = State::Expired;
                     batch.forget_records();
                 }
@@ -415,9 +418,9 @@ impl Queue {
             self.note_gap(sequence, ambiguous);
         }
         self.pop_ended();
-        for (completion, error, records) in told {
+        for (completion, error, (records, bytes)) in told {
             let ending = Ending::Failed(error);
-            self.ended.push(Ended { completion, holders: 2, records, ending });
+            self.ended.push(Ended { completion, holders: 2, records, bytes, ending });
         }
         while self
             .waiting
