@@ -85,7 +85,7 @@ pub fn validate_set(
     let codec = check_codec(&batch.header, produce_version)?;
     check_size(bytes.len(), rules)?;
     if let Err(fault) = batch.verify_crc() {
-        return Err(Rejected::new(ErrorCode::CORRUPT_MESSAGE, fault.to_string()));
+        return Err(corrupt(&fault));
     }
     check_header(&batch.header)?;
     check_future(&batch, rules, now_ms)?;
@@ -125,6 +125,10 @@ fn too_large(what: String, rules: &AppendRules) -> Rejected {
     Rejected::new(ErrorCode::MESSAGE_TOO_LARGE, message)
 }
 
+fn corrupt(fault: &BatchError) -> Rejected {
+    Rejected::new(ErrorCode::CORRUPT_MESSAGE, fault.to_string())
+}
+
 fn invalid(message: impl Into<String>) -> Rejected {
     Rejected::new(ErrorCode::INVALID_RECORD, message)
 }
@@ -136,6 +140,10 @@ fn one_batch(bytes: &[u8]) -> Result<Batch<'_>, Rejected> {
     }
     let batch = match Batch::parse(bytes) {
         Ok(batch) => batch,
+        // As Kafka: no format has such a version or length, so the bytes were harmed on their way,
+        // and sending them again may help.
+        Err(fault @ BatchError::Magic { magic: ..0 | 3.. }) => return Err(corrupt(&fault)),
+        Err(fault @ BatchError::Length { .. }) => return Err(corrupt(&fault)),
         Err(BatchError::Magic { magic }) => {
             return Err(invalid(format!(
                 "the batch has format version {magic}; this version of Produce carries {MAGIC} only"

@@ -15,9 +15,9 @@ mod tables;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use model::{Default, Field, Kind, Message, Span, Type};
+pub(crate) use model::{Default, Field, Kind, Message, Span, Struct, Type};
 use output::Output;
-pub(crate) use tables::{ApiRow, apis as api_rows};
+pub(crate) use tables::{ApiRow, ErrorRow, apis as api_rows};
 
 /// The workspace's root folder.
 fn root() -> Result<PathBuf, String> {
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &[&str]) -> Result<(), String> {
 fn outputs(spec: &Path) -> Result<Vec<Output>, String> {
     let messages = messages(spec)?;
     let apis = apis(spec)?;
-    let errors = tables::errors(&read(&spec.join("errors.tsv"))?)?;
+    let errors = errors(spec)?;
     for message in &messages {
         tables::check_api(&apis, message)?;
     }
@@ -72,6 +72,11 @@ fn outputs(spec: &Path) -> Result<Vec<Output>, String> {
 /// The lines of `apis.tsv`.
 pub(crate) fn apis(spec: &Path) -> Result<Vec<ApiRow>, String> {
     api_rows(&read(&spec.join("apis.tsv"))?)
+}
+
+/// The lines of `errors.tsv`.
+pub(crate) fn errors(spec: &Path) -> Result<Vec<ErrorRow>, String> {
+    tables::errors(&read(&spec.join("errors.tsv"))?)
 }
 
 /// The messages that a definition file called `name` with this text defines.

@@ -41,6 +41,9 @@ usage: cargo xtask COMMAND
   interop vectors [--check]
                         samples of all messages by Kafka's own classes, written to
                         conformance/vectors; --check only compares
+  interop diff [--only NAME] [--against HOST:PORT]
+                        the conversations of conformance/conversations with our
+                        broker and with Apache Kafka, answers compared field by field
   demo [--keep DIR] [--tamper drop|dup|swap]
                         a year of flights through the embedded broker, in all
                         four languages, and what must hold at the end
@@ -83,6 +86,7 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         ["interop", "vectors", "--check"] => {
             interop::run(&workspace, &mut report, "vectors")?;
         }
+        ["interop", "diff", options @ ..] => interop::diff(&workspace, &mut report, options)?,
         ["interop", name] => interop::run(&workspace, &mut report, name)?,
         _ => return Err(USAGE.into()),
     }

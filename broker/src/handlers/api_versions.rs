@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ottla_protocol::ErrorCode;
 use ottla_protocol::messages::api_versions_response::{
     ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
 };
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use ottla_protocol::{ApiKey, ErrorCode};
 
 use crate::node::Node;
 use crate::server::dispatch::{RequestInfo, SERVED};
@@ -78,7 +78,9 @@ fn finalized(image: &Image) -> Vec<FinalizedFeatureKey<'_>> {
 
 /// Answers a version that we do not have, so that the client can choose one that we have.
 pub(crate) fn unsupported(reply: Reply) {
-    let api_keys = table();
+    // As Kafka: only this API's own row, which is all that the client needs to ask again.
+    let api_keys = table().into_iter().filter(|row| row.api_key == ApiKey::ApiVersions.into());
+    let api_keys = api_keys.collect();
     let error_code = ErrorCode::UNSUPPORTED_VERSION;
     reply.answer(&ApiVersionsResponse { error_code, api_keys, ..ApiVersionsResponse::default() });
 }

@@ -1,5 +1,6 @@
 //! DeleteTopics: answered when the topics are out of the metadata; their folders go right after.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::messages::delete_topics_response::DeletableTopicResult;
@@ -7,7 +8,7 @@ use ottla_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_protocol::{ErrorCode, Uuid};
 
 use crate::driver::controller::Refusal;
-use crate::node::Node;
+use crate::node::{Node, Topic};
 use crate::server::dispatch::RequestInfo;
 use crate::server::outbox::Reply;
 use crate::state::topics::TopicKey;
@@ -29,19 +30,23 @@ pub(crate) fn handle(
     let refused = |(name, id, key): &Asked| check(node, info.version, name.as_deref(), *id, key);
     let mut rows: Vec<Row> = Vec::with_capacity(asked.len());
     let mut keys = Vec::new();
+    let mut times = times(node, &asked);
     for one in asked {
-        let outcome = match refused(&one) {
-            Some(refusal) => Some(Err(refusal)),
-            None if keys.contains(&one.2) => {
-                let message = "the request names this topic more than once";
-                Some(Err(Refusal::new(ErrorCode::INVALID_REQUEST, message)))
+        // As Kafka: what is named more than once is answered once, and stays.
+        let Some((topic, times)) = times.remove(&identity(node, &one.2)) else { continue };
+        let mut row = Row { name: one.0.clone(), id: one.1, outcome: None };
+        if let Some(refusal) = refused(&one) {
+            row.outcome = Some(Err(refusal));
+        } else if times > 1 {
+            let message = "the request names this topic more than once";
+            row.outcome = Some(Err(Refusal::new(ErrorCode::INVALID_REQUEST, message)));
+            if let Some(topic) = topic {
+                (row.name, row.id) = (Some(topic.name.to_string()), topic.id);
             }
-            None => {
-                keys.push(one.2);
-                None
-            }
-        };
-        rows.push(Row { name: one.0, id: one.1, outcome });
+        } else {
+            keys.push(one.2);
+        }
+        rows.push(row);
     }
     let done = Box::new(move |outcomes: Vec<Result<(Arc<str>, Uuid), Refusal>>| {
         let mut outcomes = outcomes.into_iter();
@@ -55,6 +60,28 @@ pub(crate) fn handle(
 
 /// A topic as asked for: its name, its id, and which of them counts.
 type Asked = (Option<String>, Uuid, TopicKey);
+
+/// A topic's id, where there is one of this name or id.
+fn identity(node: &Node, key: &TopicKey) -> TopicKey {
+    match key {
+        TopicKey::Name(name) => {
+            let topic = node.topics.named(name);
+            topic.map_or_else(|| key.clone(), |topic| TopicKey::Id(topic.id))
+        }
+        TopicKey::Id(_) => key.clone(),
+    }
+}
+
+/// How often each topic is named; and the topic itself, where it is named by name and by id.
+fn times(node: &Node, asked: &[Asked]) -> BTreeMap<TopicKey, (Option<Arc<Topic>>, usize)> {
+    let mut times = BTreeMap::new();
+    for (name, _, key) in asked {
+        let (topic, count) = times.entry(identity(node, key)).or_insert((None, 0));
+        *topic = name.as_deref().and_then(|name| node.topics.named(name)).or(topic.take());
+        *count += 1;
+    }
+    times
+}
 
 struct Row {
     name: Option<String>,

@@ -232,7 +232,9 @@ impl Fetch {
         let mut last = None;
         for (wanted, found) in parts {
             let error = found.error;
-            let mut data = partition_data(wanted.asked.index, found, self.committed, &mut ranges);
+            // As Kafka, which has an empty list where there is no partition.
+            let listed = self.committed || wanted.partition.is_err();
+            let mut data = partition_data(wanted.asked.index, found, listed, &mut ranges);
             if self.reply.version() >= LEADERS_FROM
                 && unsure(error)
                 && let Ok(partition) = &wanted.partition
@@ -311,7 +313,7 @@ fn topic_data(topic: &TopicRef) -> answer::FetchableTopicResponse<'_> {
 fn partition_data(
     index: i32,
     found: Found,
-    committed: bool,
+    lists_aborted: bool,
     ranges: &mut Vec<ottla_storage::ReadRange>,
 ) -> answer::PartitionData<'static> {
     let records = match found.range {
@@ -330,7 +332,7 @@ fn partition_data(
         // Without transactions nothing is held back.
         last_stable_offset: found.high_watermark,
         log_start_offset: found.log_start,
-        aborted_transactions: committed.then(Vec::new),
+        aborted_transactions: lists_aborted.then(Vec::new),
         records,
         ..answer::PartitionData::default()
     }

@@ -20,6 +20,10 @@ pub(crate) fn handle(
     request: InitProducerIdRequest<'_>,
     reply: Reply,
 ) {
+    if request.transactional_id == Some("") {
+        refuse(reply, ErrorCode::INVALID_REQUEST);
+        return;
+    }
     if let Some(transactional_id) = request.transactional_id {
         tracing::warn!(
             peer = %info.connection.peer,

@@ -1,5 +1,6 @@
 //! ListOffsets: first, last and newest offsets, and offsets by time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::ErrorCode;
@@ -35,14 +36,30 @@ pub(crate) fn handle(
     reply: Reply,
 ) {
     let known = node.topics.load();
-    let topics = request.topics.iter().map(|asked| {
+    // As Kafka: a topic of which no partition is named is not answered, and a partition that is
+    // named twice is answered once.
+    let named = request.topics.iter().filter(|asked| !asked.partitions.is_empty());
+    let topics = named.map(|asked| {
         let topic = known.named(asked.name);
-        let partitions = asked.partitions.iter().map(|part| {
+        let mut times = BTreeMap::<i32, usize>::new();
+        for part in &asked.partitions {
+            *times.entry(part.partition_index).or_default() += 1;
+        }
+        let once = asked.partitions.iter().filter_map(|part| {
+            let times = times.remove(&part.partition_index)?;
+            Some((part, times > 1))
+        });
+        let partitions = once.map(|(part, twice)| {
             let mut answer = ListOffsetsPartitionResponse {
                 partition_index: part.partition_index,
                 ..ListOffsetsPartitionResponse::default()
             };
-            match offset_of(topic, part, info.version) {
+            let found = if twice {
+                Err(ErrorCode::INVALID_REQUEST)
+            } else {
+                offset_of(topic, part, info.version)
+            };
+            match found {
                 Ok(found) => {
                     (answer.offset, answer.timestamp) = (found.offset, found.timestamp);
                     if info.version >= EPOCHS_FROM {
@@ -79,7 +96,16 @@ fn offset_of(
             leader_epoch: partition.leader_epoch(),
             ..log.latest(partition.high_watermark())
         }),
-        EARLIEST => Ok(log.earliest()),
+        EARLIEST => {
+            let earliest = log.earliest();
+            // Nothing was written yet: what will be is of the leader's own epoch.
+            let leader_epoch = if earliest.leader_epoch < 0 && log.log_end() == log.log_start() {
+                partition.leader_epoch()
+            } else {
+                earliest.leader_epoch
+            };
+            Ok(TimedOffset { leader_epoch, ..earliest })
+        }
         special if special == MAX_TIMESTAMP.0 => {
             since(MAX_TIMESTAMP)?;
             found(partition, log.max_timestamp(partition.high_watermark()))

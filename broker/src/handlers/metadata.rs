@@ -29,6 +29,10 @@ pub(crate) fn handle(
     request: MetadataRequest<'_>,
     reply: Reply,
 ) {
+    if info.version < IDS_FROM && names_by_id(&request) {
+        refuse(reply, &request);
+        return;
+    }
     let asked = asked(&request, info.version);
     let (host, port) = info.connection.advertised(node);
     let answer = Answering {
@@ -64,6 +68,7 @@ enum Asked {
     Some(Vec<AskedTopic>),
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum AskedTopic {
     Name(String),
     Id(Uuid),
@@ -74,12 +79,33 @@ fn asked(request: &MetadataRequest<'_>, version: i16) -> Asked {
     if topics.is_empty() && version < NULL_IS_ALL_FROM {
         return Asked::All;
     }
-    let topics = topics.iter().map(|topic| match topic.name {
-        Some(name) => AskedTopic::Name(name.to_owned()),
-        None if version >= IDS_FROM => AskedTopic::Id(topic.topic_id),
-        None => AskedTopic::Name(String::new()),
+    // As Kafka: one id in the request, and its names are not looked at.
+    let by_id = topics.iter().any(|topic| !topic.topic_id.is_zero());
+    let topics = topics.iter().filter_map(|topic| match topic.name {
+        Some(name) if !by_id => Some(AskedTopic::Name(name.to_owned())),
+        None if !by_id => Some(AskedTopic::Id(Uuid::ZERO)),
+        _ => Some(AskedTopic::Id(topic.topic_id)).filter(|_| !topic.topic_id.is_zero()),
     });
-    Asked::Some(topics.collect())
+    // Each is answered once, however often it is named.
+    Asked::Some(topics.collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+/// Whether any topic is named by an id, or not at all.
+fn names_by_id(request: &MetadataRequest<'_>) -> bool {
+    let topics = request.topics.as_deref().unwrap_or_default();
+    topics.iter().any(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
+}
+
+/// Before a certain version ids may stand in a request, and cannot be asked by (KIP-516).
+fn refuse(reply: Reply, request: &MetadataRequest<'_>) {
+    let topics = request.topics.iter().flatten().map(|topic| MetadataResponseTopic {
+        error_code: ErrorCode::INVALID_REQUEST,
+        name: Some(topic.name.unwrap_or_default()),
+        topic_id: topic.topic_id,
+        ..MetadataResponseTopic::default()
+    });
+    let topics = topics.collect();
+    reply.answer(&MetadataResponse { topics, ..MetadataResponse::default() });
 }
 
 /// An answer in the making.
@@ -190,7 +216,11 @@ impl Answering {
     ) -> MetadataResponseTopic<'a> {
         let (topic, name, id, absent) = match asked {
             AskedTopic::Name(name) => {
-                let absent = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+                let absent = if check_name(name).is_ok() {
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                } else {
+                    ErrorCode::INVALID_TOPIC_EXCEPTION
+                };
                 (known.named(name), Some(name.as_str()), Uuid::ZERO, absent)
             }
             AskedTopic::Id(id) => (known.of_id(*id), None, *id, ErrorCode::UNKNOWN_TOPIC_ID),
@@ -223,7 +253,7 @@ impl Answering {
             is_internal: topic.internal,
             topic_authorized_operations: self.topic_operations,
             partitions: partitions.collect(),
-            ..MetadataResponseTopic::default()
+            error_code: ErrorCode::NONE,
         }
     }
 }

@@ -107,7 +107,8 @@ impl Answering {
             })
         };
         let mut topics = Vec::with_capacity(self.topics.len());
-        for topic in &self.topics {
+        // As Kafka: a topic of which no partition is named is not answered.
+        for topic in self.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
             let partitions = topic.partitions.iter().map(|(index, refused)| {
                 let error_code = code_of(*refused);
                 OffsetCommitResponsePartition { partition_index: *index, error_code }

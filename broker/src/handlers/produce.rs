@@ -151,12 +151,12 @@ fn judge(
     let partition = topic
         .partition(set.index)
         .ok_or_else(|| PartitionOutcome::error(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
-    partition
+    let log = partition
         .log()
         .map_err(|error| PartitionOutcome::explained(error.code(), error.to_string()))?;
     let bytes = set.records.bytes().unwrap_or_default();
     let accepted = validate_set(bytes, &topic.config.rules, version, node.clock.now_ms())
-        .map_err(PartitionOutcome::rejected)?;
+        .map_err(|rejected| PartitionOutcome::rejected(rejected, log.log_start()))?;
     Ok((partition.clone(), accepted))
 }
 
@@ -244,9 +244,18 @@ impl PartitionOutcome {
         Self { message: Some(message), ..Self::error(error) }
     }
 
-    fn rejected(rejected: Rejected) -> Self {
+    /// As Kafka's ReplicaManager: the log's start is told with what the records are refused for,
+    /// and not with what says that they never came to be records.
+    fn rejected(rejected: Rejected, log_start: i64) -> Self {
         let Rejected { code, message, batch_index } = rejected;
-        Self { record: batch_index, ..Self::explained(code, message) }
+        let unread = [
+            ErrorCode::CORRUPT_MESSAGE,
+            ErrorCode::MESSAGE_TOO_LARGE,
+            ErrorCode::RECORD_LIST_TOO_LARGE,
+            ErrorCode::INVALID_TXN_STATE,
+        ];
+        let log_start = if unread.contains(&code) { -1 } else { log_start };
+        Self { record: batch_index, log_start, ..Self::explained(code, message) }
     }
 
     /// The outcome of a submission of one batch.
@@ -258,7 +267,7 @@ impl PartitionOutcome {
                 log_start,
                 ..Self::error(ErrorCode::NONE)
             },
-            Ok(Some(Err(rejected))) => Self::rejected(rejected),
+            Ok(Some(Err(rejected))) => Self::rejected(rejected, log_start),
             Ok(None) => Self::error(ErrorCode::UNKNOWN_SERVER_ERROR),
             Err(error) => Self::explained(error.code(), error.to_string()),
         }
@@ -312,7 +321,9 @@ impl Pending {
     }
 
     fn response(&self) -> ProduceResponse<'_> {
-        let topics = self.topics.iter().map(|topic| {
+        // As Kafka: a topic of which no partition is named is not answered.
+        let named = self.topics.iter().filter(|topic| !topic.slots.is_empty());
+        let topics = named.map(|topic| {
             let slots = self.slots.get(topic.slots.clone()).unwrap_or_default();
             let settled =
                 slots.iter().filter_map(|slot| Some((slot.index, slot.outcome.as_ref()?)));

@@ -242,6 +242,8 @@ impl Groups {
                 group.check_commit(member.0, member.1, request.generation, now)
             }
             None if request.generation < 0 => Ok(()),
+            // A group of offsets alone is there and has no members.
+            None if self.offsets.has(group) => Err(ErrorCode::UNKNOWN_MEMBER_ID),
             None => Err(ErrorCode::ILLEGAL_GENERATION),
         };
         if let Err(error) = checked {

@@ -126,6 +126,7 @@ pub(crate) fn create(
     check: &CheckOptions<'_>,
 ) -> Result<Creation, Refusal> {
     check_name(&request.name)?;
+    check_own_name(image, &request.name)?;
     if image.topic(&request.name).is_some() {
         let message = format!("topic {:?} already exists", request.name);
         return Err(Refusal::new(ErrorCode::TOPIC_ALREADY_EXISTS, message));
@@ -277,7 +278,7 @@ fn check_growth_by_hand(
 }
 
 /// Which topic is to be deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TopicKey {
     /// By its name.
     Name(String),
@@ -315,12 +316,20 @@ pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
         format!("a topic's name has at most {NAME_MAX} characters, not {}", name.len())
     } else if let Some(other) = name.chars().find(|c| !allowed(*c)) {
         format!("a topic's name has only ASCII letters, digits, '.', '_' and '-', not {other:?}")
-    } else if name == METADATA_TOPIC || name == OFFSETS_TOPIC {
-        format!("{name} is made by the broker itself when it is needed")
     } else {
         return Ok(());
     };
     Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))
+}
+
+/// Names that the broker gives topics itself; one of them that is there is refused as any other.
+fn check_own_name(image: &Image, name: &str) -> Result<(), Refusal> {
+    let code = match name {
+        METADATA_TOPIC => ErrorCode::INVALID_REQUEST,
+        OFFSETS_TOPIC if image.topic(name).is_none() => ErrorCode::INVALID_TOPIC_EXCEPTION,
+        _ => return Ok(()),
+    };
+    Err(Refusal::new(code, format!("{name} is made by the broker itself when it is needed")))
 }
 
 /// Metrics write `.` as `_`, so two names that differ in that alone would be mixed up.

@@ -56,7 +56,15 @@ impl Kafka {
     /// Formats a new data folder under `dir`, starts Kafka on free ports, waits until it answers.
     /// Tells too how long that took from the start of the process.
     pub(crate) fn start_timed(classes: &Path, dir: &Path) -> Done<(Self, Duration)> {
+        Self::start_with(classes, dir, &[])
+    }
+
+    /// The same with settings of the caller's, as `name=value`; they hold before our own.
+    pub(crate) fn start_with(classes: &Path, dir: &Path, more: &[&str]) -> Done<(Self, Duration)> {
         let address = Self::format(classes, dir)?;
+        let properties = dir.join(PROPERTIES);
+        let settings = read(&properties)? + &more.join("\n") + "\n";
+        write(&properties, settings)?;
         Self::launch(classes, dir, address)
     }
 

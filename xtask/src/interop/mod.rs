@@ -3,6 +3,7 @@
 mod clients;
 mod codecs;
 mod confluent;
+mod diff;
 mod kafka;
 mod kcat;
 mod ours;
@@ -29,6 +30,13 @@ const SUITES: &[(&str, Suite)] = &[
     ("kafka", clients::against_kafka),
     ("codecs", codecs::everywhere),
 ];
+
+/// Holds the same conversations with our broker and with Apache Kafka.
+pub(crate) fn diff(workspace: &Workspace, report: &mut Report, options: &[&str]) -> Done {
+    let options = diff::Options::parse(options)?;
+    report.tests("interop diff", || diff::run(workspace, &options));
+    Ok(())
+}
 
 /// Runs one suite, or with `smoke` all of them.
 pub(crate) fn run(workspace: &Workspace, report: &mut Report, wanted: &str) -> Done {

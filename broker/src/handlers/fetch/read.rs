@@ -166,7 +166,8 @@ fn read_one(
     let max_bytes = usize::try_from(want.max_bytes).unwrap_or(0).min(left);
     let found = |error, range| Some(Found { error, high_watermark, log_start, range });
     if want.offset > high_watermark || want.offset < log_start {
-        return found(ErrorCode::OFFSET_OUT_OF_RANGE, None);
+        // As Kafka: who asks outside the log is not told where it begins and ends, and lists it.
+        return Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE);
     }
     let read = match wait {
         Wait::No => log.read_cached(want.offset, max_bytes, high_watermark, first_batch_whole),
@@ -175,7 +176,7 @@ fn read_one(
     match read {
         Err(ReadError::Cold) => None,
         Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
-        Err(ReadError::OutOfRange { .. }) => found(ErrorCode::OFFSET_OUT_OF_RANGE, None),
+        Err(ReadError::OutOfRange { .. }) => Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE),
         Err(error) => {
             partition.handle_read_error(&error);
             found(ErrorCode::KAFKA_STORAGE_ERROR, None)
