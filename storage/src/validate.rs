@@ -142,8 +142,9 @@ fn one_batch(bytes: &[u8]) -> Result<Batch<'_>, Rejected> {
         Ok(batch) => batch,
         // As Kafka: no format has such a version or length, so the bytes were harmed on their way,
         // and sending them again may help.
-        Err(fault @ BatchError::Magic { magic: ..0 | 3.. }) => return Err(corrupt(&fault)),
-        Err(fault @ BatchError::Length { .. }) => return Err(corrupt(&fault)),
+        Err(fault @ (BatchError::Magic { magic: ..0 | 3.. } | BatchError::Length { .. })) => {
+            return Err(corrupt(&fault));
+        }
         Err(BatchError::Magic { magic }) => {
             return Err(invalid(format!(
                 "the batch has format version {magic}; this version of Produce carries {MAGIC} only"

@@ -11,5 +11,6 @@ pub(crate) fn run(workspace: &Workspace) -> Done<ExitCode> {
     check::run(workspace, &mut report);
     parts::run(workspace, &mut report, None)?;
     interop::run(workspace, &mut report, "smoke")?;
+    interop::diff(workspace, &mut report, &[])?;
     Ok(report.finish())
 }

@@ -77,7 +77,7 @@ fn times(node: &Node, asked: &[Asked]) -> BTreeMap<TopicKey, (Option<Arc<Topic>>
     let mut times = BTreeMap::new();
     for (name, _, key) in asked {
         let (topic, count) = times.entry(identity(node, key)).or_insert((None, 0));
-        *topic = name.as_deref().and_then(|name| node.topics.named(name)).or(topic.take());
+        *topic = name.as_deref().and_then(|name| node.topics.named(name)).or_else(|| topic.take());
         *count += 1;
     }
     times

@@ -81,7 +81,7 @@ fn names_are_kept_to_kafkas_rules() {
         ("a.b", ErrorCode::TOPIC_ALREADY_EXISTS),
         ("plain", ErrorCode::TOPIC_ALREADY_EXISTS),
         ("__consumer_offsets", invalid),
-        ("__cluster_metadata", invalid),
+        ("__cluster_metadata", ErrorCode::INVALID_REQUEST),
     ] {
         assert_eq!(code(&image, &asking(name, 1, 1)), expected, "{name:?}");
     }

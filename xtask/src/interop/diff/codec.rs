@@ -64,7 +64,7 @@ impl Spec {
         let mut from = Bytes::new(body);
         let mut decoder = Decoder { message, version, flexible, errors: &self.errors };
         if flexible && self.key(api)? != API_VERSIONS {
-            decoder.unknown_tags(&mut from)?;
+            Decoder::no_tags(&mut from)?;
         }
         let top = message.structs.first().ok_or("a message without fields")?;
         let value = decoder.structure(top, &mut from)?;
@@ -131,7 +131,7 @@ impl Encoder<'_> {
                 }
                 continue;
             }
-            let value = value.cloned().unwrap_or_else(|| self.unset(field));
+            let value = value.cloned().unwrap_or_else(|| Self::unset(field));
             self.field(field, &value).map_err(|error| format!("{}: {error}", field.name))?;
         }
         if self.flexible { self.tags(tagged, value.field("_tags")) } else { Ok(()) }
@@ -157,7 +157,7 @@ impl Encoder<'_> {
         put_tags(&mut self.out, &others)
     }
 
-    fn unset(&self, field: &Field) -> Value {
+    fn unset(field: &Field) -> Value {
         match field.default {
             Default::Null => Value::Null,
             Default::True => Value::Bool(true),
@@ -313,7 +313,7 @@ impl Decoder<'_> {
     }
 
     /// The tagged fields of a header, of which there is none that we know.
-    fn unknown_tags(&mut self, from: &mut Bytes<'_>) -> Result<(), String> {
+    fn no_tags(from: &mut Bytes<'_>) -> Result<(), String> {
         match from.uvarint()? {
             0 => Ok(()),
             count => Err(format!("the header has {count} tagged fields")),

@@ -178,15 +178,12 @@ fn without_uuids(text: &str) -> String {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let part = rest.get(..UUID_LETTERS).filter(|part| is_uuid(part));
-        match part {
-            Some(part) => {
-                out.push_str("<uuid>");
-                rest = &rest[part.len()..];
-            }
-            None => {
-                out.push(first);
-                rest = &rest[first.len_utf8()..];
-            }
+        if let Some(part) = part {
+            out.push_str("<uuid>");
+            rest = &rest[part.len()..];
+        } else {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
         }
     }
     out

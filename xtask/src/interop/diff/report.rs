@@ -109,7 +109,9 @@ impl Findings {
     /// Prints all, and counts a conversation as a test; what is listed must have been asked.
     pub(super) fn print(mut self, chosen: &[&Conversation], listed: &[(String, i16)]) -> Count {
         println!("normalised before they are compared:");
-        RULES.iter().for_each(|rule| println!("  - {rule}"));
+        for rule in RULES {
+            println!("  - {rule}");
+        }
         let mut allowances = 0;
         for conversation in chosen {
             let steps = conversation.steps.iter().flat_map(|step| &step.allowed);
