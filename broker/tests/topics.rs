@@ -377,7 +377,7 @@ fn thousands_of_names_in_one_request_are_each_answered() {
     };
     let answer = client.call(12, &request);
     let response = answer.decode::<MetadataResponse<'_>>();
-    assert_eq!(response.topics.len(), 20_021);
+    assert_eq!(response.topics.len(), 20_020, "the one that is named twice is answered once");
     for topic in &response.topics {
         let good = topic.name.is_some_and(|name| name.starts_with("name"));
         let expected = if good { ErrorCode::NONE } else { ErrorCode::INVALID_TOPIC_EXCEPTION };

@@ -69,10 +69,25 @@ fn a_set_is_one_batch_and_all_its_bytes() {
         assert_eq!(plain(&bytes[..cut]), ErrorCode::INVALID_RECORD, "cut at {cut}");
     }
     assert_eq!(plain(&with(|header| header.base_offset = 1)), ErrorCode::INVALID_RECORD);
-    for magic in [0, 1, 3] {
+    for magic in [0, 1] {
         let mut old = bytes.clone();
         old[16] = magic;
         assert_eq!(plain(&old), ErrorCode::INVALID_RECORD, "magic {magic}");
+    }
+}
+
+#[test]
+fn what_no_format_has_was_harmed_on_its_way() {
+    let bytes = batch();
+    for magic in [3, 0x80, 0xff] {
+        let mut harmed = bytes.clone();
+        harmed[16] = magic;
+        assert_eq!(plain(&harmed), ErrorCode::CORRUPT_MESSAGE, "magic {magic}");
+    }
+    for length in [-1_i32, 0, 13, 48] {
+        let mut harmed = bytes.clone();
+        harmed[8..12].copy_from_slice(&length.to_be_bytes());
+        assert_eq!(plain(&harmed), ErrorCode::CORRUPT_MESSAGE, "length {length}");
     }
 }
 

@@ -167,7 +167,7 @@ fn read_one(
     let found = |error, range| Some(Found { error, high_watermark, log_start, range });
     if want.offset > high_watermark || want.offset < log_start {
         // As Kafka: who asks outside the log is not told where it begins and ends, and lists it.
-        return Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE);
+        return Some(Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
     }
     let read = match wait {
         Wait::No => log.read_cached(want.offset, max_bytes, high_watermark, first_batch_whole),
@@ -176,7 +176,7 @@ fn read_one(
     match read {
         Err(ReadError::Cold) => None,
         Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
-        Err(ReadError::OutOfRange { .. }) => Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE),
+        Err(ReadError::OutOfRange { .. }) => Some(Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE)),
         Err(error) => {
             partition.handle_read_error(&error);
             found(ErrorCode::KAFKA_STORAGE_ERROR, None)
