@@ -1,7 +1,7 @@
 //! Which leader epoch began at which offset (`leader-epoch-checkpoint`).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::checkpoint::{parse_rows, read_text, replace, replace_flushed, rows_text};
 use crate::error::LogError;
@@ -26,11 +26,20 @@ pub(crate) struct Epochs {
     entries: Arc<Vec<EpochEntry>>,
     /// Whether the file must be flushed before the log counts as flushed.
     unsynced: bool,
+    /// Texts that were taken to be flushed.
+    taken: u64,
+    /// The newest of them that is in the file; held by who flushes one.
+    flushed: Arc<Mutex<u64>>,
 }
 
 impl Epochs {
     pub(crate) fn empty(dir: &Path) -> Self {
-        Self { path: dir.join(FILE), entries: Arc::default(), unsynced: false }
+        Self::of(dir.join(FILE), Vec::new())
+    }
+
+    fn of(path: PathBuf, entries: Vec<EpochEntry>) -> Self {
+        let entries = Arc::new(entries);
+        Self { path, entries, unsynced: false, taken: 0, flushed: Arc::default() }
     }
 
     /// Reads the file; `None` if there is none, `Malformed` if it is broken.
@@ -44,7 +53,7 @@ impl Epochs {
                 .ok_or_else(|| LogError::malformed(&path, format!("row {row:?} cannot be")))?;
             entries.push(entry);
         }
-        Ok(Some(Self { path, entries: Arc::new(entries), unsynced: false }))
+        Ok(Some(Self::of(path, entries)))
     }
 
     pub(crate) fn entries(&self) -> &Arc<Vec<EpochEntry>> {
@@ -125,7 +134,13 @@ impl Epochs {
         if !std::mem::take(&mut self.unsynced) {
             return None;
         }
-        Some(UnsyncedEpochs { path: self.path.clone(), text: self.text() })
+        self.taken += 1;
+        Some(UnsyncedEpochs {
+            path: self.path.clone(),
+            text: self.text(),
+            number: self.taken,
+            flushed: Arc::clone(&self.flushed),
+        })
     }
 }
 
@@ -134,12 +149,22 @@ impl Epochs {
 pub(crate) struct UnsyncedEpochs {
     path: PathBuf,
     text: String,
+    number: u64,
+    flushed: Arc<Mutex<u64>>,
 }
 
 impl UnsyncedEpochs {
     /// Writes the file for good, but for its name: the folder is yet to be flushed.
+    ///
+    /// Several flushes may run at a time, and end in another order than they began in: one at a
+    /// time writes, and an older text never takes the place of a newer.
     pub(crate) fn write(&self, files: &dyn Files) -> Result<(), LogError> {
-        replace_flushed(files, &self.path, self.text.as_bytes())
+        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        if *flushed < self.number {
+            replace_flushed(files, &self.path, self.text.as_bytes())?;
+            *flushed = self.number;
+        }
+        Ok(())
     }
 }
 
@@ -230,6 +255,19 @@ mod tests {
         assert_eq!(rows(&known), [(1, 10)]);
         assert!(known.truncate_end(0));
         assert_eq!(rows(&known), []);
+    }
+
+    #[test]
+    fn older_text_takes_no_newer_ones_place_though_it_is_flushed_later() {
+        let (files, dir) = (MemoryFiles::new(), Path::new("/d"));
+        files.create_dir_all(dir).expect("made");
+        let mut known = epochs(&[(0, 0)]);
+        let older = known.take_unsynced().expect("to be flushed");
+        known.assign(7, 1234);
+        let newer = known.take_unsynced().expect("to be flushed");
+        newer.write(&files).expect("written");
+        older.write(&files).expect("passed over");
+        assert_eq!(files.read(&dir.join(FILE)).expect("read"), b"0\n2\n0 0\n7 1234\n");
     }
 
     #[test]
