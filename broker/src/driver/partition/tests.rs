@@ -115,3 +115,20 @@ fn partition_whose_turn_panicked_refuses_what_comes_and_what_waits() {
     }
     writer.finish();
 }
+
+#[test]
+fn options_that_are_set_hold_for_what_is_sent_after_them_also_in_one_turn() {
+    let bench = Bench::new();
+    let (tell, told) = mpsc::channel();
+    bench.partition.log().unwrap();
+    let settings = BrokerConfig::new().settings();
+    let own = [("message.timestamp.type", "LogAppendTime")];
+    bench.partition.configure(Arc::new(TopicConfig::resolve(&settings, own).unwrap()));
+    bench.push(move |outcome| {
+        let results = outcome.unwrap();
+        tell.send(results[0].as_ref().unwrap().timestamp).unwrap();
+    });
+    // The writer finds both at once.
+    let _end = bench.partition.turn(5_000);
+    assert_eq!(wait(&told), 5_000, "the time of the append, not the record's");
+}

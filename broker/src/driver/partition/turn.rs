@@ -28,6 +28,10 @@ impl Partition {
         if let Some(outcome) = flushed {
             self.take_flush(outcome);
         }
+        // What was answered as set holds for all that was sent after the answer.
+        let (options, chores): (Vec<_>, Vec<_>) =
+            chores.into_iter().partition(|chore| matches!(chore, Chore::Configure));
+        self.do_chores(options, now_ms);
         let mut unsynced = None;
         if !work.is_empty() {
             let mut turn = self.append(work, now_ms);
