@@ -94,6 +94,7 @@ fn command() -> Command {
 }
 
 fn run(arguments: &ArgMatches) -> Result<(), String> {
+    raise_descriptors();
     let config = config(arguments)?;
     // Before the broker's threads start, so that the signal waits for us on all of them.
     let signals = StopSignals::hold().map_err(|error| format!("signals: {error}"))?;
@@ -142,6 +143,20 @@ fn options(mut config: BrokerConfig, arguments: &ArgMatches) -> Result<BrokerCon
         config = config.set(name.trim(), value).map_err(|error| error.to_string())?;
     }
     Ok(config)
+}
+
+/// Takes as many descriptors as the system allows, as a Java machine does: connections and logs
+/// need them.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of descriptors stays as it is");
+    }
 }
 
 /// Puts the address there in one move, so that nobody reads half of it.
