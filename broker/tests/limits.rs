@@ -11,6 +11,11 @@ use client::program::Program;
 use client::{Client, fetch_request};
 use ottla_broker::{Broker, BrokerConfig};
 use ottla_protocol::ErrorCode;
+use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use ottla_protocol::messages::{
+    FindCoordinatorRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest,
+    SyncGroupResponse,
+};
 
 fn broker(options: &[(&str, &str)]) -> Broker {
     let config = options
@@ -50,27 +55,85 @@ fn connections_beyond_the_limit_are_closed_and_a_place_that_is_free_is_given_aga
 
 #[test]
 fn a_connection_that_sends_nothing_is_let_go_and_one_that_waits_is_not() {
-    let broker = broker(&[("connections.max.idle.ms", "40")]);
+    let broker = broker(&[("connections.max.idle.ms", "500")]);
     let mut idle = served(broker.address());
     assert!(idle.is_closed());
     let mut waiting = served(broker.address());
-    let id = waiting.send(12, &fetch_request("orders", 0, 400, 1));
-    assert_eq!(waiting.receive(12).correlation_id(), id, "ten times as long");
+    let id = waiting.send(12, &fetch_request("orders", 0, 1500, 1));
+    assert_eq!(waiting.receive(12).correlation_id(), id, "three times as long");
+}
+
+/// Joins the group `g`, with this id; the answer is another's to read.
+fn send_join(client: &mut Client, member_id: &str) {
+    let protocol = JoinGroupRequestProtocol { name: "range", metadata: b"" };
+    let request = JoinGroupRequest {
+        group_id: "g",
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 30_000,
+        member_id,
+        protocol_type: "consumer",
+        protocols: vec![protocol],
+        ..JoinGroupRequest::default()
+    };
+    client.send(3, &request);
+}
+
+/// The member's id, and the generation.
+fn joined(client: &mut Client) -> (String, i32) {
+    let answer = client.receive(3);
+    let response = answer.decode::<JoinGroupResponse<'_>>();
+    assert_eq!(response.error_code, ErrorCode::NONE);
+    (response.member_id.to_owned(), response.generation_id)
+}
+
+fn send_sync(client: &mut Client, member_id: &str, generation_id: i32) {
+    let request =
+        SyncGroupRequest { group_id: "g", generation_id, member_id, ..SyncGroupRequest::default() };
+    client.send(3, &request);
+}
+
+#[test]
+fn a_connection_whose_answer_is_open_is_not_idle() {
+    let broker = broker(&[("connections.max.idle.ms", "500")]);
+    let (mut leader, mut other) = (served(broker.address()), served(broker.address()));
+    let any = FindCoordinatorRequest { key: "g", ..FindCoordinatorRequest::default() };
+    leader.call(2, &any);
+    send_join(&mut leader, "");
+    let (first, _) = joined(&mut leader);
+    send_join(&mut other, "");
+    // A join that waits stops its connection's reading; the leader's comes back until both are in.
+    let mut generation = 1;
+    while generation == 1 {
+        send_join(&mut leader, &first);
+        (_, generation) = joined(&mut leader);
+    }
+    let (second, _) = joined(&mut other);
+    send_sync(&mut other, &second, generation);
+    // Several times as long as an idle connection lives.
+    let id = leader.send(12, &fetch_request("orders", 0, 1500, 1));
+    assert_eq!(leader.receive(12).correlation_id(), id);
+    send_sync(&mut leader, &first, generation);
+    for client in [&mut leader, &mut other] {
+        let answer = client.receive(3);
+        let code = answer.decode::<SyncGroupResponse<'_>>().error_code;
+        assert_eq!(code, ErrorCode::NONE);
+    }
+    assert_eq!(other.create("orders"), ErrorCode::NONE, "it is still there");
 }
 
 #[test]
 fn a_connection_whose_first_request_does_not_come_is_let_go() {
-    let broker = broker(&[("connections.first.request.max.ms", "40")]);
+    let broker = broker(&[("connections.first.request.max.ms", "500")]);
     assert!(Client::connect(broker.address()).is_closed());
     let mut quiet = served(broker.address());
-    let id = quiet.send(12, &fetch_request("orders", 0, 200, 1));
+    let id = quiet.send(12, &fetch_request("orders", 0, 1500, 1));
     assert_eq!(quiet.receive(12).correlation_id(), id, "it is no new one any more");
     assert_eq!(quiet.create("orders"), ErrorCode::NONE);
 }
 
 #[test]
 fn a_request_that_does_not_come_whole_is_given_up() {
-    let broker = broker(&[("socket.request.max.ms", "40")]);
+    let broker = broker(&[("socket.request.max.ms", "500")]);
     for part in [&[0_u8][..], &[0, 0, 0, 30], &[0, 0, 0, 30, 0, 3], &[0, 16, 0, 0, 0]] {
         let mut slow = served(broker.address());
         slow.stream.write_all(part).expect("sent");
