@@ -280,3 +280,21 @@ fn a_file_of_options_is_read_and_the_command_line_goes_before_it() {
     assert!(told.contains("line 1") && told.contains("\"num.partitions\""), "{told}");
     assert!(told.contains("line 2") && told.contains("ssl.key.password"), "{told}");
 }
+
+#[test]
+fn a_metadata_log_that_has_lost_its_beginning_is_refused_and_no_folder_set_aside() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let first = Broker::start(on_disk(dir.path())).expect("a broker");
+    let mut client = Client::connect(first.address());
+    client.create("orders");
+    client.produce("orders", &["a"]);
+    drop(client);
+    first.stop(DEADLINE).expect("a clean stop");
+    let starts = dir.path().join("log-start-offset-checkpoint");
+    std::fs::write(&starts, "0\n1\n__cluster_metadata 0 4\n").expect("written");
+    let error = Broker::start(on_disk(dir.path())).expect_err("topics would be missing");
+    assert!(error.to_string().contains("begins with offset 4"), "{error}");
+    std::fs::remove_file(&starts).expect("removed");
+    let again = Broker::start(on_disk(dir.path())).expect("a broker");
+    assert_eq!(Client::connect(again.address()).fetch("orders", 0), ["a"], "it is where it was");
+}

@@ -200,6 +200,26 @@ fn an_index_entry_that_lies_is_found() {
 }
 
 #[test]
+fn room_that_kafka_made_ahead_in_the_newest_index_is_no_damage() {
+    on_both(|place| {
+        let place = filled(place);
+        for kind in [".index", ".timeindex"] {
+            for (name, expected) in [
+                (place.names_of(kind)[0].clone(), 1),
+                (place.names_of(kind).pop().expect("one"), 0),
+            ] {
+                let good = place.read(&name);
+                place.write(&name, &[&good[..], &[0; 240]].concat());
+                let found = check(&place);
+                assert_eq!(found.damages(), expected, "{name}: {found:?}");
+                assert!(found.all_findings().count() > 0, "{name}");
+                place.write(&name, &good);
+            }
+        }
+    });
+}
+
+#[test]
 fn what_a_crash_leaves_is_no_damage() {
     on_both(|place| {
         let place = filled(place);

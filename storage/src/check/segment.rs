@@ -226,7 +226,7 @@ impl<'a> LogWalk<'a> {
             (last, position) = (Some(entry.relative), at);
             if right && rises { Ok(()) } else { Err("names a batch that is not there") }
         };
-        let positions = self.index(&path, severity, offsets);
+        let positions = self.index(&path, severity, active, offsets);
         if let (Some(interval), Some(positions)) = (self.known.index_interval_bytes, positions) {
             let positions = positions.iter().map(|entry| u64::from(entry.position));
             self.gaps(&path, seen, positions, interval, active);
@@ -248,7 +248,7 @@ impl<'a> LogWalk<'a> {
                 Err("tells a time that the batches do not")
             }
         };
-        self.index(&path, severity, times);
+        self.index(&path, severity, active, times);
     }
 
     /// Holds the entries of one index file against `right`; gives them if all are.
@@ -256,9 +256,10 @@ impl<'a> LogWalk<'a> {
         &mut self,
         path: &Path,
         severity: Severity,
+        active: bool,
         mut right: impl FnMut(&E) -> Result<(), &'static str>,
     ) -> Option<Vec<E>> {
-        let (entries, rest) = match read_entries::<E>(self.files, path) {
+        let (mut entries, rest) = match read_entries::<E>(self.files, path) {
             Ok(read) => read,
             Err(error) => {
                 let what = format!("the index cannot be read: {error}");
@@ -270,6 +271,14 @@ impl<'a> LogWalk<'a> {
             let what = format!("the index ends with {rest} bytes that are no entry");
             self.check.findings.push(Finding::broken(severity, path, what));
             return None;
+        }
+        if active && entries.last().is_some_and(is_unused) {
+            // Kafka makes room ahead, and does not take it back in the metadata log.
+            let used =
+                entries.iter().rposition(|entry| !is_unused(entry)).map_or(0, |last| last + 1);
+            let what = format!("room for {} entries is unused", entries.len() - used);
+            self.check.findings.push(Finding::new(Severity::Note, path, what));
+            entries.truncate(used);
         }
         for (number, entry) in entries.iter().enumerate() {
             if let Err(what) = right(entry) {
@@ -333,6 +342,12 @@ impl<'a> LogWalk<'a> {
         self.check.log_end = self.expected;
         self.check
     }
+}
+
+/// Whether an entry is of zeros, which no entry is that somebody wrote: the first is due after the
+/// first batch.
+fn is_unused<E: Entry>(entry: &E) -> bool {
+    entry.words() == [0, 0]
 }
 
 /// Whether a batch goes so far ahead that the good one after it, at `position`, could not follow.

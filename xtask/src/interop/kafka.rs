@@ -68,17 +68,24 @@ impl Kafka {
         Self::launch(classes, dir, address)
     }
 
+    /// Settings for a broker that will take over the data folder that is there under `dir`; gives
+    /// the free address on which it will listen.
+    pub(super) fn adopt(dir: &Path) -> Done<SocketAddr> {
+        let (port, controller) = (free_port()?, free_port()?);
+        write(&dir.join(PROPERTIES), settings(dir, port, controller))?;
+        write(&dir.join("log4j2.yaml"), LOGGING)?;
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
     /// Formats a new data folder under `dir` for a broker that will listen on this free address.
     pub(crate) fn format(classes: &Path, dir: &Path) -> Done<SocketAddr> {
-        let (port, controller) = (free_port()?, free_port()?);
+        let address = Self::adopt(dir)?;
         let properties = dir.join(PROPERTIES);
-        write(&properties, settings(dir, port, controller))?;
-        write(&dir.join("log4j2.yaml"), LOGGING)?;
         let format = Run::new("java").arg("-cp").arg(classes);
         let format = format.args(["kafka.tools.StorageTool", "format", "--standalone"]);
         let format = format.args(["-t", CLUSTER_ID, "-c"]).arg(&properties);
         format.dir(dir).quiet().check()?;
-        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        Ok(address)
     }
 
     /// Starts Kafka on a folder that was formatted before, for its first or a later life.

@@ -6,6 +6,7 @@ mod confluent;
 mod diff;
 mod kafka;
 mod kcat;
+mod log;
 mod ours;
 mod spec;
 mod vectors;
@@ -29,6 +30,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),
     ("codecs", codecs::everywhere),
+    ("log", log::both_ways),
 ];
 
 /// Holds the same conversations with our broker and with Apache Kafka.
