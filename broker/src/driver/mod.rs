@@ -1,5 +1,6 @@
 //! What owns files, threads and the clock, and decides nothing.
 
+pub(crate) mod aside;
 pub(crate) mod clock;
 pub(crate) mod collect;
 pub(crate) mod controller;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::driver::first::{First, first};
 use crate::node::Node;
 use crate::server::connection;
-use crate::state::connections::Connections;
+use crate::state::connections::{Connections, Origin};
 
 /// Wait after an accept that failed for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ struct Door<'a> {
 /// A connection's place among those that there may be.
 struct Place {
     open: Arc<Mutex<Connections>>,
-    peer: IpAddr,
+    peer: Origin,
 }
 
 impl Drop for Place {
@@ -86,9 +86,10 @@ impl<'a> Door<'a> {
 
     fn admit(&mut self, peer: SocketAddr) -> Option<Place> {
         let now = self.node.clock.now();
-        let admitted = locked(&self.open).admit(peer.ip(), now);
+        let origin = origin(peer.ip());
+        let admitted = locked(&self.open).admit(origin, now);
         match admitted {
-            Ok(()) => Some(Place { open: self.open.clone(), peer: peer.ip() }),
+            Ok(()) => Some(Place { open: self.open.clone(), peer: origin }),
             Err(too_many) => {
                 if self.may_tell(now) {
                     tracing::warn!(%peer, %too_many, "a connection is refused");
@@ -128,6 +129,15 @@ impl<'a> Door<'a> {
     }
 }
 
+/// One and the same for both forms of an IPv4 address.
+fn origin(peer: IpAddr) -> Origin {
+    let address = match peer.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    Origin { address: address.to_bits(), is_loopback: peer.to_canonical().is_loopback() }
+}
+
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -152,5 +162,21 @@ async fn accept(
 fn note_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection ended by a panic");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn both_forms_of_an_address_are_one() {
+        let here = Ipv4Addr::LOCALHOST;
+        let (plain, mapped) = (IpAddr::V4(here), IpAddr::V6(here.to_ipv6_mapped()));
+        assert_eq!(origin(plain), origin(mapped));
+        assert!(origin(mapped).is_loopback);
+        assert!(!origin(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).is_loopback);
     }
 }

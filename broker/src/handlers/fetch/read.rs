@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ottla_protocol::ErrorCode;
 use ottla_storage::{ReadError, ReadRange};
 
+use crate::driver::aside::aside;
 use crate::driver::partition::Partition;
 use crate::node::Node;
 use crate::state::fetch_sessions::{PartitionRef, Told, TopicRef, Want};
@@ -113,7 +114,7 @@ pub(super) async fn read(node: &Node, wanted: &Arc<Vec<Wanted>>, limits: Limits)
     }
     node.reads.note_cold();
     let asked = wanted.clone();
-    let found = tokio::task::spawn_blocking(move || read_now(&asked, limits, Wait::Disk)).await;
+    let found = aside(move || read_now(&asked, limits, Wait::Disk)).await;
     found.unwrap_or_else(|error| {
         tracing::error!(%error, "a fetch broke off");
         let failed = wanted.iter().map(|_| Found::failed(ErrorCode::KAFKA_STORAGE_ERROR));
