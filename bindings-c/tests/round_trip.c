@@ -242,6 +242,40 @@ static void flush_waits_for_all(void)
     ottla_consumer_free(consumer);
 }
 
+static void every_codec_goes_out_and_in(void)
+{
+    static const char *codecs[] = {
+        "none", "gzip;compression.gzip.level=9", "snappy", "lz4", "zstd;compression.zstd.level=-3"};
+    enum { CODECS = sizeof codecs / sizeof *codecs, COUNT = 50 };
+    char added[64], value[600];
+    memset(value, 'v', sizeof value);
+    CHECK_OK(ottla_broker_create_topic(broker, "codecs", 1));
+    for (int codec = 0; codec < CODECS; codec++) {
+        snprintf(added, sizeof added, "compression=%s", codecs[codec]);
+        ottla_producer_t *producer = producer_of(added);
+        ottla_record_t record = OTTLA_RECORD("codecs");
+        record.value = OTTLA_BYTES(value, sizeof value);
+        for (int index = 0; index < COUNT; index++) {
+            CHECK_OK(ottla_producer_send(producer, &record, NULL));
+        }
+        CHECK_OK(ottla_producer_close(producer, SOON));
+        ottla_producer_free(producer);
+    }
+    ottla_consumer_t *consumer = consumer_of("codecs", "codecs");
+    for (int64_t offset = 0; offset < CODECS * COUNT;) {
+        ottla_batch_t *batch = next_batch(consumer);
+        CHECK(batch);
+        for (size_t index = 0; index < ottla_batch_len(batch); index++, offset++) {
+            const ottla_record_view_t *view = ottla_batch_get(batch, index);
+            CHECK(view && view->offset == offset && view->value.len == sizeof value);
+            CHECK(!memcmp(view->value.ptr, value, sizeof value));
+        }
+        ottla_batch_free(batch);
+    }
+    CHECK_OK(ottla_consumer_close(consumer, SOON));
+    ottla_consumer_free(consumer);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -252,6 +286,7 @@ int main(void)
         {"reports come in offset order on the thread that polls",
          reports_come_in_offset_order_on_the_thread_that_polls},
         {"flush waits for all", flush_waits_for_all},
+        {"every codec goes out and in", every_codec_goes_out_and_in},
     };
     ottla_error_t *error = NULL;
     broker = ottla_broker_start(NULL, &error);

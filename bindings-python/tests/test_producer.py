@@ -114,6 +114,17 @@ def test_options_go_by_either_name_and_text_or_number(broker, consumer, topic):
     assert len(take(consumer(topic), 3)) == 3
 
 
+def test_every_codec_goes_out_and_in(broker, consumer, topic):
+    levels = {"gzip": {"compression_gzip_level": 9}, "zstd": {"compression_zstd_level": -3}}
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+    for codec in codecs:
+        with ottla.Producer(broker.address, compression=codec, **levels.get(codec, {})) as producer:
+            for number in range(50):
+                producer.send(topic, f"{codec} {number} ".encode() * 30)
+    sent = [f"{codec} {number} ".encode() * 30 for codec in codecs for number in range(50)]
+    assert [record.value for record in take(consumer(topic), len(sent))] == sent
+
+
 def test_acks_none_tells_no_offset(broker, topic):
     with ottla.Producer(broker.address, acks=0) as producer:
         assert producer.send(topic, b"v").result(10).offset == -1
