@@ -313,6 +313,47 @@ fn header_of_a_chain_equals_that_of_one_buffer() {
 }
 
 #[test]
+fn what_others_write_and_kafka_reads_is_read() {
+    // Each number in five bytes (ten for the timestamp), attributes that nobody has defined yet.
+    let int = |zigzag: u8| [zigzag | 0x80, 0x80, 0x80, 0x80, 0x00];
+    let long = [0x88, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00];
+    let mut record = vec![0x7f];
+    record.extend_from_slice(&long);
+    for part in [&int(6)[..], &int(2), b"k", &int(1), &int(4), &int(2), b"h", &int(1)] {
+        record.extend_from_slice(part);
+    }
+    record.extend_from_slice(&int(0));
+    record.extend_from_slice(&int(2));
+    record.extend_from_slice(b"v");
+    let len = u8::try_from(record.len() * 2).unwrap();
+    let body = [&int(len & 0x7f)[..1], &[len >> 7], &record].concat();
+    let span = BatchSpan {
+        max_timestamp: 9,
+        last_offset_delta: 40,
+        records_count: 1,
+        ..BatchSpan::new(5)
+    };
+    let fields = BatchSeal {
+        base_offset: 100,
+        attributes: Attributes(0x100).with_delete_horizon(true),
+        ..BatchSeal::default()
+    };
+    let mut bytes = vec![0; HEADER_LEN];
+    let header = bytes.first_chunk_mut().unwrap();
+    seal(header, &fields, &span, body.len(), crc::of(&body)).unwrap();
+    bytes.extend_from_slice(&body);
+    let bytes = Bytes::from(bytes);
+    Batch::parse(&bytes).unwrap().verify_crc().unwrap();
+    let records = read(&bytes);
+    let [(offset, record)] = &records[..] else { panic!("one record") };
+    assert_eq!(*offset, 103, "in a gap");
+    let headers = vec![(b"h".to_vec(), None), (Vec::new(), Some(b"v".to_vec()))];
+    let expected = Sample { timestamp: 9, key: Some(b"k".to_vec()), value: None, headers };
+    assert_eq!(record, &expected);
+    assert_eq!(Batch::parse(&bytes).unwrap().header.next_offset(), 141);
+}
+
+#[test]
 fn compacted_batch_keeps_its_offsets() {
     let mut builder = BatchBuilder::default();
     builder.skip(4);

@@ -195,6 +195,8 @@ fn hostile_bodies_are_decompressed_within_bounds_or_refused() {
     }
     let raw = snap::raw::Encoder::new().compress_vec(&[b'r'; 300]).unwrap();
     seeds.push([&[2], &raw[..]].concat());
+    // One byte, in a frame of the largest window that is followed.
+    seeds.push(vec![4, 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88, 0x09, 0x00, 0x00, 0x41]);
     run("bodies", &seeds, body_is_decompressed_or_refused);
 }
 
