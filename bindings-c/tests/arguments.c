@@ -210,6 +210,34 @@ static void nothing_of_that_was_sent(void)
     CHECK(at.offset == 0);
 }
 
+static void odd_header_names_arrive_as_they_are(void)
+{
+    const char *const odd[] = {"", "new\nline", long_text, "\xc3\xa4", "a=b;c"};
+    enum { ODD = sizeof odd / sizeof *odd };
+    ottla_header_t headers[ODD];
+    ottla_header_view_t seen[ODD];
+    ottla_record_t record = record_of("names", "v");
+    const char *topic = record.topic;
+    for (int index = 0; index < ODD; index++) {
+        headers[index] = (ottla_header_t){odd[index], {odd[index], strlen(odd[index])}};
+    }
+    record.headers = headers;
+    record.headers_len = ODD;
+    CHECK_OK(ottla_producer_send_wait(producer, &record, SOON, NULL));
+    /* A group's name is as free. */
+    ottla_consumer_t *reader = ottla_consumer_new(
+        options_of(broker, "start=earliest;group.id=gr\xc3\xbc\xc3\x9f" "e, and more"), NULL);
+    CHECK_OK(ottla_consumer_subscribe(reader, &topic, 1));
+    ottla_batch_t *batch = next_batch(reader);
+    CHECK(batch && ottla_batch_headers(batch, 0, seen, ODD) == ODD);
+    for (int index = 0; index < ODD; index++) {
+        CHECK(bytes_are(seen[index].key, odd[index]) && bytes_are(seen[index].value, odd[index]));
+    }
+    ottla_batch_free(batch);
+    CHECK_OK(ottla_consumer_close(reader, SOON));
+    ottla_consumer_free(reader);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -218,6 +246,7 @@ int main(void)
         {"odd topics are refused", odd_topics_are_refused},
         {"odd records are refused", odd_records_are_refused},
         {"nothing of that was sent", nothing_of_that_was_sent},
+        {"odd header names arrive as they are", odd_header_names_arrive_as_they_are},
     };
     memset(long_text, 'a', sizeof long_text - 1);
     broker = ottla_broker_start(NULL, NULL);

@@ -123,6 +123,24 @@ test('partition 0 is not the same as none, and bad ones are refused', async (t) 
   await assert.rejects(producer.send(topic, 'v', { partition: 2 }), { code: 'InvalidPartition' })
 })
 
+test('a key goes to the partition that Kafka gives it, as text and as bytes', async (t) => {
+  const topic = await place.topic(12)
+  const producer = place.producer(t)
+  // By Kafka's Utils.murmur2 of the bytes in UTF-8, its highest bit cleared; the fifth has only that.
+  const rows = [
+    ['thingäöüÄÖÜ', 10], ['😀', 9], ['', 9], ['ä', 5], ['d26skop', 0], ['kafka', 4],
+    [Buffer.from([0x80, 0xff, 0x90]), 7], [Buffer.from([0xff, 0xfe, 0xfd, 0xfc]), 7]
+  ]
+  for (const [key, partition] of rows) {
+    for (const given of [key, Buffer.from(key), new Uint8Array(Buffer.from(key))]) {
+      assert.equal((await producer.send(topic, 'v', { key: given })).partition, partition, String(key))
+    }
+  }
+  const report = await producer.sendMany(topic, rows.map(([key]) => ({ key, value: 'v' })))
+  assert.deepEqual([...report.partitions], rows.map(([, partition]) => partition))
+  await assert.rejects(producer.send(topic, 'v', { key: 'k\ud800' }), /surrogate/)
+})
+
 test('what is no key, value or header is refused, and nothing is kept of it', async (t) => {
   const topic = await place.topic()
   const producer = place.producer(t)

@@ -190,6 +190,79 @@ def test_a_cancelled_poll_loses_nothing(broker, topic):
     run(main())
 
 
+def test_reads_that_are_given_up_at_once_lose_nothing(broker, topic):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            async with consumer(broker, topic) as reader:
+                for number in range(300):
+                    producer.send(topic, b"%d" % number)
+                seen = []
+                while len(seen) < 300:
+                    try:
+                        record = await asyncio.wait_for(reader.poll(), 0.001)
+                    except TimeoutError:
+                        continue
+                    seen.append(int(record.value))
+                assert seen == list(range(300))
+
+    run(main())
+
+
+def test_a_close_may_come_at_any_moment_and_again(broker, topic, name, caplog):
+    async def main():
+        for turns in range(6):
+            reader = consumer(broker, topic, group=f"{name}-{turns}")
+            producer = ottla.AsyncProducer(broker.address)
+            waiting = asyncio.create_task(reader.poll())
+            for _ in range(turns):
+                await asyncio.sleep(0.001 * turns)
+            await asyncio.gather(reader.close(), producer.close())
+            await asyncio.gather(reader.close(), producer.close())
+            (told,) = await asyncio.gather(waiting, return_exceptions=True)
+            assert told is None or isinstance(told, ottla.ClosedError)
+
+            reader = consumer(broker, topic, group=f"{name}-{turns}")
+            waiting = asyncio.create_task(reader.poll())
+            for _ in range(turns):
+                await asyncio.sleep(0.001 * turns)
+            waiting.cancel()
+            await reader.close()
+            assert isinstance(
+                (await asyncio.gather(waiting, return_exceptions=True))[0],
+                asyncio.CancelledError,
+            )
+        # Nothing goes on behind what has ended.
+        assert asyncio.all_tasks() == {asyncio.current_task()} | main_tasks
+
+    async def outer():
+        main_tasks.update(asyncio.all_tasks())
+        await main()
+
+    main_tasks = set()
+    run(outer())
+    # The loop tells of tasks that were destroyed, and of errors that nobody took.
+    assert [line.message for line in caplog.records if line.name == "asyncio"] == []
+
+
+def test_many_clients_close_in_time_when_their_broker_is_gone(name):
+    async def main():
+        async with ottla.Broker() as own:
+            own.create_topic(name, 1)
+            readers = [consumer(own, name, group=f"{name}-{n}") for n in range(30)]
+            async with ottla.AsyncProducer(own.address) as producer:
+                await producer.send(name, b"v")
+            for reader in readers:
+                assert (await reader.poll(timeout=20)).value == b"v"
+        began = time.monotonic()
+        closing = [reader.close(timeout=1.0) for reader in readers]
+        for told in await asyncio.gather(*closing, return_exceptions=True):
+            assert told is None or isinstance(told, ottla.Error)
+        # One deadline for all, with room for a busy machine; each after the other took 30 s.
+        assert time.monotonic() - began < 15
+
+    run(main())
+
+
 def test_other_tasks_run_while_records_are_read(broker, topic):
     async def main():
         async with ottla.AsyncProducer(broker.address) as producer:

@@ -5,7 +5,6 @@ import time
 
 import ottla
 import pytest
-
 from test_process import python
 
 SETUP = """
@@ -101,18 +100,23 @@ def test_without_a_handler_nothing_is_kept_started_or_shown():
 
 
 def test_lines_below_the_loggers_level_are_not_kept():
-    code = SETUP + """
+    code = (
+        SETUP
+        + """
     logging.getLogger().addHandler(Keep())  # WARNING, as Python has it
     with ottla.Broker() as broker, ottla.Producer(broker.address) as producer:
         producer.send("x", b"v").result(20)
     print(seen, ottla._log._level)
     """
+    )
     ended = python(code)
     assert (ended.stdout, ended.stderr) == ("[] 2\n", "")
 
 
 def test_logging_may_be_set_up_after_the_client_is_made():
-    code = SETUP + """
+    code = (
+        SETUP
+        + """
     broker = ottla.Broker()
     logging.getLogger().addHandler(Keep())
     logging.getLogger("ottla").setLevel(logging.INFO)
@@ -121,6 +125,7 @@ def test_logging_may_be_set_up_after_the_client_is_made():
     print(seen[0].name)
     broker.stop()
     """
+    )
     ended = python(code)
     assert (ended.stdout, ended.stderr) == ("ottla.broker\n", "")
 
@@ -142,7 +147,9 @@ def test_lines_of_the_end_are_handed_on_before_the_interpreter_ends():
 
 
 def test_a_handler_may_use_a_client_itself():
-    code = SETUP + """
+    code = (
+        SETUP
+        + """
     class Sends(Keep):
         def emit(self, record):
             super().emit(record)
@@ -161,12 +168,15 @@ def test_a_handler_may_use_a_client_itself():
     print("started" in str(record.value))
     other.stop()
     """
+    )
     ended = python(code)
     assert ended.stdout == "True\n", ended.stderr
 
 
 def test_a_forked_child_has_lines_of_its_own():
-    code = SETUP + """
+    code = (
+        SETUP
+        + """
     import os
     logging.getLogger("ottla").addHandler(Keep())
     logging.getLogger("ottla").setLevel(logging.DEBUG)
@@ -201,12 +211,15 @@ def test_a_forked_child_has_lines_of_its_own():
     until(lambda: any("connected" in record.getMessage() for record in seen))
     print("well")
     """
+    )
     ended = python(code, timeout=100)
     assert ended.stdout == "well\n", ended.stderr
 
 
 def test_a_filter_that_raises_is_told_and_stops_no_other_line():
-    code = SETUP + """
+    code = (
+        SETUP
+        + """
     def refuse(record):
         raise RuntimeError("no")
 
@@ -220,5 +233,6 @@ def test_a_filter_that_raises_is_told_and_stops_no_other_line():
         until(lambda: any(record.name == "ottla.client" for record in seen))
     print(told[0].exc_type.__name__)
     """
+    )
     ended = python(code)
     assert ended.stdout == "RuntimeError\n", ended.stderr

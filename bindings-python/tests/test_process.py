@@ -96,6 +96,93 @@ def test_ctrl_c_ends_a_wait_of_the_main_thread_at_once(wait):
     assert ended.stdout == "interrupted\n", ended.stderr
 
 
+REFUSALS = {
+    "no room": "full.try_send('x', value, headers=headers)",
+    "closed": "closed.send('x', value, headers=headers)",
+    "a value of no known type": "full.try_send('x', object(), headers=headers)",
+    "a header of no known type": "full.try_send('x', value, headers=[*headers, ('c', 5)])",
+    "in bulk": "closed.send_many('x', [ottla.Record(value, headers=headers)] * 3)[1]",
+}
+
+
+@pytest.mark.parametrize("refusal", sorted(REFUSALS))
+def test_records_that_are_refused_leave_nothing_behind(refusal):
+    code = f"""
+        import os, ottla
+        value, headers = b"x" * 1000, [("a", b"1" * 100), ("b", b"2" * 100)]
+        full = ottla.Producer("127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384)
+        closed = ottla.Producer("127.0.0.1:1")
+        closed.close()
+        try:
+            while True:
+                full.try_send("x", value)
+        except ottla.BufferFullError:
+            pass
+
+        def refused(times):
+            for _ in range(times):
+                try:
+                    {REFUSALS[refusal]}
+                except (ottla.BufferFullError, ottla.ClosedError, TypeError):
+                    continue
+                raise SystemExit("taken")
+
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        refused(20_000)
+        before = resident()
+        refused(50_000)
+        grown = resident() - before
+        print("flat" if grown < 2 << 20 else f"grew by {{grown}}", flush=True)
+        os._exit(0)
+    """
+    ended = python(code)
+    assert ended.stdout == "flat\n", ended.stdout + ended.stderr
+
+
+def test_clients_that_are_dropped_without_close_disturb_nothing(broker, topic):
+    code = """
+        import faulthandler, gc, sys, threading, ottla
+        faulthandler.enable()
+        address, topic = sys.argv[1:]
+
+        class Holder:
+            pass
+
+        def use(number):
+            producer = ottla.Producer(address)
+            consumer = ottla.Consumer(address, group=f"dropped{number}", topics=topic)
+            producer.send(topic, b"v").result(20)
+            consumer.poll(timeout=0)
+            return producer, consumer
+
+        for number in range(10):
+            use(number)
+            holder = Holder()
+            holder.clients, holder.own = use(number + 10), holder
+            del holder
+            gc.collect()
+            iterator = iter(use(number + 20)[1])
+            del iterator
+            thread = threading.Thread(target=use, args=(number + 30,))
+            thread.start()
+            thread.join()
+        try:
+            with ottla.Consumer(address, group="raised", topics=topic) as consumer:
+                raise KeyError("mine")
+        except KeyError:
+            pass
+        try:
+            consumer.poll(timeout=1)
+        except ottla.ClosedError:
+            print("closed")
+    """
+    ended = python(code, broker.address, topic)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\n", "")
+
+
 def test_a_handler_that_raises_not_lets_the_wait_go_on():
     code = """
         import os, signal, threading, ottla

@@ -22,10 +22,28 @@ def test_results_tell_where_records_are(producer, topic):
     assert "@3" in repr(sent[3])
 
 
+# By Kafka's Utils.murmur2 of the bytes in UTF-8, its highest bit cleared, among 12 partitions.
+PLACES = [
+    ("thingäöüÄÖÜ", 10),
+    ("😀", 9),
+    ("", 9),
+    ("d26skop", 0),
+    ("kafka", 4),
+    (b"\x80\xff\x90", 7),
+    (b"\xff\xfe\xfd\xfc", 7),
+]
+
+
 def test_a_key_chooses_the_partition_and_a_partition_wins(producer, broker, name):
     broker.create_topic(name, 12)
-    # Kafka's own hash: murmur2("kafka") % 12.
-    assert producer.send(name, b"v", key=b"kafka").result(10).partition == 4
+    for key, partition in PLACES:
+        as_bytes = key.encode() if isinstance(key, str) else key
+        for given in (key, as_bytes, bytearray(as_bytes)):
+            assert producer.send(name, b"v", key=given).result(10).partition == partition
+    report = producer.send_many(name, [(key, b"v") for key, _ in PLACES])
+    assert report.partitions.tolist() == [partition for _, partition in PLACES]
+    with pytest.raises(UnicodeEncodeError):
+        producer.send(name, b"v", key="k\ud800")
     assert producer.send(name, b"v", key=b"kafka", partition=7).result(10).partition == 7
 
 
