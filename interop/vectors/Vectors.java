@@ -51,7 +51,8 @@ public final class Vectors {
 
     public static void main(String[] arguments) throws Exception {
         Map<String, StringBuilder> files = new LinkedHashMap<>();
-        for (String line : Files.readAllLines(Path.of(arguments[1]))) {
+        Path wanted = Path.of(arguments[1]).toAbsolutePath();
+        for (String line : Files.readAllLines(wanted)) {
             String[] words = line.split("\t");
             StringBuilder file = files.computeIfAbsent(words[0], name -> head(arguments[0]));
             short first = Short.parseShort(words[4]);
@@ -63,6 +64,8 @@ public final class Vectors {
                 samples(file, words[1], version, words[2].equals("record") ? "" : "Data");
             }
         }
+        Path scratch = Files.createTempDirectory(wanted.getParent(), "files");
+        KafkaFiles.write(files.computeIfAbsent("files", name -> head(arguments[0])), scratch);
         for (Map.Entry<String, StringBuilder> file : files.entrySet()) {
             Files.writeString(Path.of(arguments[2], file.getKey() + ".txt"), file.getValue());
         }

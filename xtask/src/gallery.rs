@@ -20,6 +20,9 @@ struct Bug {
     tests: &'static [&'static str],
 }
 
+/// The rules of the protocol's readers: lengths, counts, varints, tags, memory.
+const MESSAGES: &[&str] = &["--lib", "message::tests::fuzz"];
+
 const BUGS: &[Bug] = &[
     Bug {
         name: "no_folder_sync",
@@ -32,6 +35,16 @@ const BUGS: &[Bug] = &[
         package: "ottla-storage",
         tests: &["--test", "crash_points", "--test", "restart"],
     },
+    Bug { name: "read_length", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "negative_length", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "array_count", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "array_memory", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "varint_width", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "tag_order", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "tag_size", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "tag_filled", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "message_end", package: "ottla-protocol", tests: MESSAGES },
+    Bug { name: "frame_size", package: "ottla-protocol", tests: MESSAGES },
 ];
 
 /// Rules of bounds of the record decoder and the decompressors; the fuzz bodies notice each.

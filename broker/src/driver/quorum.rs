@@ -106,6 +106,24 @@ mod tests {
     }
 
     #[test]
+    fn votes_that_kafka_wrote_are_read_and_written_byte_for_byte() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/vectors/files.txt");
+        let lines = std::fs::read_to_string(path).expect("committed");
+        let vote = |kind: &str| {
+            let hex = lines.lines().find_map(|line| line.strip_prefix(kind)).expect("a vote");
+            let pairs = hex.trim().as_bytes().chunks(2).map(|pair| {
+                let pair = str::from_utf8(pair).expect("ASCII");
+                char::from(u8::from_str_radix(pair, 16).expect("hexadecimal"))
+            });
+            pairs.collect::<String>()
+        };
+        assert_eq!(vote("quorum-state 1 leader"), text(1, 2));
+        for kind in ["quorum-state 0 leader", "quorum-state 1 leader", "quorum-state 1 voted"] {
+            assert_eq!(parse(&vote(kind)), Some(2), "{kind}");
+        }
+    }
+
+    #[test]
     fn a_broken_vote_is_not_taken_for_none() {
         let files = MemoryFiles::default();
         let folder = Path::new("/data").join(FOLDER);

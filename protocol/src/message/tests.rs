@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "macros spell out every message")]
 
 pub(crate) mod allocator;
+mod fuzz;
 mod numbers;
 mod oracle;
 mod vectors;

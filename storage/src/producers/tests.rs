@@ -153,6 +153,19 @@ fn a_snapshot_keeps_the_last_batch() {
 }
 
 #[test]
+fn a_snapshot_that_kafka_wrote_is_read_and_written_byte_for_byte() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/vectors/files.txt");
+    let text = std::fs::read_to_string(path).expect("committed");
+    let line = text.lines().find_map(|line| line.strip_prefix("producer-snapshot 1 two "));
+    let pairs = line.expect("a snapshot").as_bytes().chunks(2);
+    let hex = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).expect("ASCII"), 16);
+    let bytes: Vec<u8> = pairs.map(|pair| hex(pair).expect("hexadecimal")).collect();
+    let read = Producers::parse(&bytes).expect("read");
+    assert_eq!(read.producers.len(), 2);
+    assert_eq!(read.snapshot(), bytes);
+}
+
+#[test]
 fn a_broken_snapshot_is_found() {
     let (files, dir) = (MemoryFiles::new(), Path::new("/d"));
     files.create_dir_all(dir).expect("made");

@@ -18,6 +18,9 @@ use super::kafka::{self, Kafka};
 /// Where the vectors stand, from the workspace's root.
 const COMMITTED: &str = "conformance/vectors";
 
+/// Among them, what Kafka keeps in files beside its logs.
+const FILES: &str = "files.txt";
+
 /// Writes the committed vectors anew.
 pub(crate) fn renew(workspace: &Workspace) -> Done<Count> {
     let scratch = workspace.scratch("vectors")?;
@@ -104,8 +107,13 @@ fn lines(messages: &[Message]) -> String {
 /// Counts and tells what the files hold; a count of one for each vector.
 fn summary(folder: &Path) -> Done<Count> {
     let (mut apis, mut schemas) = (BTreeSet::new(), BTreeSet::new());
-    let (mut versions, mut vectors) = (BTreeSet::new(), 0_u64);
+    let (mut versions, mut vectors, mut files) = (BTreeSet::new(), 0_u64, 0_u64);
     for file in entries(folder)? {
+        if file.ends_with(FILES) {
+            let text = read(&file)?;
+            files += text.lines().map(|line| u64::from(!line.starts_with('#'))).sum::<u64>();
+            continue;
+        }
         for line in read(&file)?.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.split(' ').map(str::to_owned);
             let (name, version) = (words.next(), words.next());
@@ -120,12 +128,12 @@ fn summary(folder: &Path) -> Done<Count> {
         }
     }
     println!(
-        "{} APIs and {} schemas of records, {} versions, {vectors} vectors",
+        "{} APIs and {} schemas of records, {} versions, {vectors} vectors; {files} files",
         apis.len(),
         schemas.len(),
         versions.len()
     );
-    Ok(Count { passed: vectors, ..Count::default() })
+    Ok(Count { passed: vectors + files, ..Count::default() })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Bytes that Apache Kafka's own classes wrote: read, compared and written again.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Numbers, Sample, encoded, every_message};
 use crate::api::ApiKey;
@@ -21,15 +21,26 @@ pub(super) struct Vector {
     pub(super) bytes: Vec<u8>,
 }
 
-/// All vectors, in the order of their files.
+/// What Kafka keeps in files beside its logs, which are no messages.
+const FILES: &str = "files.txt";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/vectors")
+}
+
+/// All vectors of messages, in the order of their files.
 pub(super) fn vectors() -> Vec<Vector> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/vectors");
-    let listed = std::fs::read_dir(folder).unwrap();
+    let listed = std::fs::read_dir(folder()).unwrap();
     let mut files: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| !file.ends_with(FILES));
     files.sort();
+    lines(&files)
+}
+
+fn lines(files: &[PathBuf]) -> Vec<Vector> {
     let mut vectors = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
+        let text = std::fs::read_to_string(file).unwrap();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<&str> = line.split(' ').collect();
             let [message, version, kind, hex] = *words else { panic!("{file:?}: {line}") };
@@ -109,6 +120,21 @@ fn what_kafka_wrote_is_read_as_meant_and_written_byte_for_byte() {
         }
         every_message!(checked);
     }
+}
+
+#[test]
+fn a_producer_snapshot_of_kafkas_is_read_and_written_byte_for_byte() {
+    let files = lines(&[folder().join(FILES)]);
+    let snapshot = files.iter().find(|file| file.message == "producer-snapshot").unwrap();
+    let (version, body) = snapshot.bytes.split_first_chunk().unwrap();
+    assert_eq!(i16::from_be_bytes(*version), snapshot.version);
+    let read: ProducerSnapshot = frame::decode_body(body, snapshot.version).unwrap();
+    let [wrote, idle] = &*read.producer_entries else { panic!("{read:?}") };
+    assert_eq!((wrote.producer_id, wrote.epoch, wrote.last_sequence), (1000, 3, 41));
+    assert_eq!((wrote.last_offset, wrote.offset_delta), (104, 2));
+    assert_eq!((wrote.coordinator_epoch, wrote.current_txn_first_offset), (7, 90));
+    assert_eq!((idle.last_sequence, idle.last_offset, idle.current_txn_first_offset), (-1, -1, -1));
+    assert_eq!(encoded(&read, snapshot.version), body);
 }
 
 /// What `interop/vectors/Vectors.java` puts in headers.
