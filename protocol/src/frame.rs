@@ -20,7 +20,7 @@ pub const SIZE_LEN: usize = 4;
 pub fn frame_size(prefix: [u8; SIZE_LEN], max: usize) -> Result<usize, DecodeError> {
     usize::try_from(i32::from_be_bytes(prefix))
         .ok()
-        .filter(|&size| size <= max || cfg!(ottla_bug = "frame_size"))
+        .filter(|&size| size <= max || crate::left_out("frame_size"))
         .ok_or_else(|| DecodeError::new(0, "frame", DecodeErrorKind::FrameSize))
 }
 

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod error_code;
 pub mod frame;
+mod gallery;
 pub mod message;
 pub mod messages;
 pub mod reader;
@@ -17,6 +18,8 @@ pub mod writer;
 
 pub use api::ApiKey;
 pub use error_code::ErrorCode;
+#[doc(hidden)]
+pub use gallery::left_out;
 pub use message::{KeyedMessage, Message, Request, Response};
 pub use reader::{DecodeError, Form, Reader};
 pub use uuid::Uuid;

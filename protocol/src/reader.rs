@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
 
     /// Ends the reading; an error if bytes are left over.
     pub fn finish(self) -> Result<(), DecodeError> {
-        if self.remaining() == 0 || cfg!(ottla_bug = "message_end") {
+        if self.remaining() == 0 || crate::left_out("message_end") {
             Ok(())
         } else {
             Err(self.error("end of message", DecodeErrorKind::TrailingBytes))
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     #[inline]
     fn take_as(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let count = if cfg!(ottla_bug = "read_length") { count.min(rest.len()) } else { count };
+        let count = if crate::left_out("read_length") { count.min(rest.len()) } else { count };
         let Some(taken) = rest.get(..count) else {
             return Err(self.error(what, DecodeErrorKind::Truncated));
         };
@@ -195,9 +195,9 @@ impl<'a> Reader<'a> {
     pub fn uvarint(&mut self) -> Result<u32, DecodeError> {
         let start = self.at;
         let mut value: u32 = 0;
-        for index in 0..if cfg!(ottla_bug = "varint_width") { 10 } else { 5_u32 } {
+        for index in 0..if crate::left_out("varint_width") { 10 } else { 5_u32 } {
             let [byte] = self.fixed("varint")?;
-            if index == 4 && byte > 0x0f && !cfg!(ottla_bug = "varint_width") {
+            if index == 4 && byte > 0x0f && !crate::left_out("varint_width") {
                 break;
             }
             value |= u32::from(byte & 0x7f) << (7 * index);
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         let mut value: u64 = 0;
         for index in 0..10_u32 {
             let [byte] = self.fixed("varlong")?;
-            if index == 9 && byte > 0x01 && !cfg!(ottla_bug = "varint_width") {
+            if index == 9 && byte > 0x01 && !crate::left_out("varint_width") {
                 break;
             }
             value |= u64::from(byte & 0x7f) << (7 * index);
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Option<usize>, DecodeError> {
         match usize::try_from(length) {
             Ok(length) => Ok(Some(length)),
-            Err(_) if length == -1 || cfg!(ottla_bug = "negative_length") => Ok(None),
+            Err(_) if length == -1 || crate::left_out("negative_length") => Ok(None),
             Err(_) => Err(DecodeError::new(start, what, DecodeErrorKind::NegativeLength)),
         }
     }
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         let start = self.at;
         let Some(count) = self.length32(form, "array")? else { return Ok(None) };
         let fits = count <= self.remaining() / min_element.max(1);
-        if !fits && !cfg!(ottla_bug = "array_count") {
+        if !fits && !crate::left_out("array_count") {
             return Err(DecodeError::new(start, "array", DecodeErrorKind::TooManyElements));
         }
         Ok(Some(count))
@@ -403,7 +403,7 @@ impl<'a> Reader<'a> {
         let start = self.at;
         let Some(count) = self.array_len_as(form, min_element)? else { return Ok(None) };
         let size = count.saturating_mul(size_of::<T>());
-        let charged = if cfg!(ottla_bug = "array_memory") { 0 } else { size };
+        let charged = if crate::left_out("array_memory") { 0 } else { size };
         let Some(memory) = self.memory.checked_sub(charged) else {
             return Err(DecodeError::new(start, "array", DecodeErrorKind::MemoryLimit));
         };

@@ -83,7 +83,7 @@ fn sync_parent(files: &dyn Files, path: &Path) -> Result<(), LogError> {
 
 /// Makes the names in a folder durable.
 pub(crate) fn sync_dir(files: &dyn Files, dir: &Path) -> Result<(), LogError> {
-    if cfg!(ottla_bug = "no_folder_sync") {
+    if ottla_protocol::left_out("no_folder_sync") {
         return Ok(());
     }
     files.sync_dir(dir).map_err(|error| LogError::io(dir, "cannot flush the folder", error))

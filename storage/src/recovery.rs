@@ -195,7 +195,7 @@ impl Loader<'_> {
         let size = self.listing.log_len(base);
         let file = self.open(base)?;
         let segment = Segment::sealed(self.files, self.dir, base, Arc::clone(&file), size);
-        if cfg!(ottla_bug = "no_index_rebuild") || self.sane(&segment, next)? {
+        if ottla_protocol::left_out("no_index_rebuild") || self.sane(&segment, next)? {
             return Ok(Arc::new(segment));
         }
         let mut active =

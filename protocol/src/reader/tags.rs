@@ -34,7 +34,7 @@ impl Reader<'_> {
             let start = self.at;
             let tag = self.uvarint()?;
             let rises = previous.is_none_or(|previous| previous < tag);
-            if !rises && !cfg!(ottla_bug = "tag_order") {
+            if !rises && !crate::left_out("tag_order") {
                 return Err(DecodeError::new(start, "tag", DecodeErrorKind::TagOrder));
             }
             previous = Some(tag);
@@ -51,7 +51,7 @@ impl Reader<'_> {
         let start = self.at;
         let too_long = DecodeError::new(start, "tagged field", DecodeErrorKind::Truncated);
         let size = usize::try_from(self.uvarint()?).map_err(|_| too_long.clone())?;
-        if size > self.remaining() && !cfg!(ottla_bug = "tag_size") {
+        if size > self.remaining() && !crate::left_out("tag_size") {
             return Err(too_long);
         }
         let end = self.at + size;
@@ -61,7 +61,7 @@ impl Reader<'_> {
         if !read {
             self.at = end;
         }
-        if self.at != end && !cfg!(ottla_bug = "tag_filled") {
+        if self.at != end && !crate::left_out("tag_filled") {
             return Err(self.error("tagged field", DecodeErrorKind::TrailingBytes));
         }
         self.bytes = whole;

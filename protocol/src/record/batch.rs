@@ -157,7 +157,7 @@ impl BatchHeader {
         }
         if let Some(length) = bytes.get(8..12).and_then(|field| field.first_chunk()) {
             let length = i32::from_be_bytes(*length);
-            if length < LENGTH_MIN && !cfg!(ottla_bug = "batch_length") {
+            if length < LENGTH_MIN && !crate::left_out("batch_length") {
                 return Err(BatchError::Length { length: i64::from(length) });
             }
         }
@@ -196,13 +196,13 @@ impl BatchHeader {
             .checked_add(i64::from(self.last_offset_delta))
             .and_then(|last| last.checked_add(1));
         let outside = self.last_offset_delta < 0 || end.is_none();
-        if outside && !cfg!(ottla_bug = "last_offset") {
+        if outside && !crate::left_out("last_offset") {
             return Err(BatchError::LastOffsetDelta { delta: self.last_offset_delta });
         }
         let plain = self.attributes.0 & Attributes::CODEC == 0;
         let fits = usize::try_from(self.records_count)
             .is_ok_and(|count| !plain || count <= self.body_len() / MIN_RECORD_LEN);
-        if !fits && !cfg!(ottla_bug = "records_count") {
+        if !fits && !crate::left_out("records_count") {
             return Err(BatchError::RecordsCount { count: self.records_count });
         }
         Ok(self)

@@ -122,7 +122,7 @@ impl DecodedBatch {
     /// Records by the count, or fewer if the body cannot hold so many.
     fn rows_most(&self) -> usize {
         let count = usize::try_from(self.header.records_count).unwrap_or(0);
-        if cfg!(ottla_bug = "batch_count") {
+        if crate::left_out("batch_count") {
             return count;
         }
         count.min(self.body.len() / MIN_RECORD_LEN)

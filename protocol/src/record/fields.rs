@@ -85,7 +85,7 @@ pub(super) fn read_fields<S: FieldSource>(
     let at = record.at();
     let offset_delta = record.varint().ok_or((at, "its offset is cut or too long"))?;
     let inside = offset_delta >= 0 && offset_delta <= last_offset_delta;
-    if !inside && !cfg!(ottla_bug = "record_offset") {
+    if !inside && !crate::left_out("record_offset") {
         return Err((at, "its offset lies outside the batch"));
     }
     let (key, key_at) = read_nullable(record, "its key's length is wrong")?;
@@ -94,14 +94,14 @@ pub(super) fn read_fields<S: FieldSource>(
     let count = record.varint().ok_or((at, "its header count is cut or too long"))?;
     let headers_at = record.at();
     // A header is two bytes at least.
-    let most = if cfg!(ottla_bug = "header_count") { usize::MAX } else { record.remaining() / 2 };
+    let most = if crate::left_out("header_count") { usize::MAX } else { record.remaining() / 2 };
     if !usize::try_from(count).is_ok_and(|count| count <= most) {
         return Err((at, "its header count is more than its bytes can hold"));
     }
     for _ in 0..count {
         read_header(record)?;
     }
-    if record.remaining() != 0 && !cfg!(ottla_bug = "record_filled") {
+    if record.remaining() != 0 && !crate::left_out("record_filled") {
         return Err((record.at(), "its fields end before its length does"));
     }
     Ok(Fields {
@@ -141,8 +141,11 @@ fn read_nullable<S: FieldSource>(
     if len == -1 {
         return Ok((None, bytes_at));
     }
-    #[cfg(ottla_bug = "field_length")]
-    let len = i32::try_from(record.remaining()).map_or(len, |most| len.min(most));
+    let len = if crate::left_out("field_length") {
+        i32::try_from(record.remaining()).map_or(len, |most| len.min(most))
+    } else {
+        len
+    };
     let taken = usize::try_from(len).ok().and_then(|len| record.take(len));
     taken.map(|bytes| (Some(bytes), bytes_at)).ok_or((at, what))
 }

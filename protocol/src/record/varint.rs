@@ -114,10 +114,8 @@ impl<'a> Cursor<'a> {
                 (u32::from(a & 0x7f) | u32::from(b & 0x7f) << 7 | u32::from(c) << 14, 3)
             }
             _ => {
-                #[cfg(not(ottla_bug = "varint_length"))]
-                let most = MAX_VARINT_LEN;
-                #[cfg(ottla_bug = "varint_length")]
-                let most = MAX_VARLONG_LEN;
+                let longer = crate::left_out("varint_length");
+                let most = if longer { MAX_VARLONG_LEN } else { MAX_VARINT_LEN };
                 let (zigzag, len) = self.long_number(most)?;
                 (u32::try_from(zigzag).ok()?, len)
             }

@@ -45,7 +45,7 @@ impl Loader<'_> {
         let now_ms = self.opening.now_ms;
         let mut active =
             ActiveSegment::over(self.dir, base, Arc::clone(&file), self.config, now_ms);
-        if !cfg!(ottla_bug = "no_index_rebuild") {
+        if !ottla_protocol::left_out("no_index_rebuild") {
             active.reset_indexes(self.files.as_ref())?;
         }
         self.report.checked_segments += 1;

@@ -97,8 +97,7 @@ impl<'a> Decompressor<'a> {
         let count = out.len() - before;
         self.given += count;
         let checked = match filled {
-            #[cfg(not(ottla_bug = "decompressed_limit"))]
-            Ok(()) if self.given > self.limit => {
+            Ok(()) if self.given > self.limit && !crate::left_out("decompressed_limit") => {
                 Err(CompressionError::TooLarge { limit: self.limit })
             }
             Err(CompressionError::TooLarge { .. }) => {
@@ -241,10 +240,7 @@ fn zstd_context() -> Result<DCtx<'static>, &'static str> {
         None => DCtx::try_create().ok_or("no memory for a context")?,
     };
     context.reset(ResetDirective::SessionOnly).map_err(zstd_safe::get_error_name)?;
-    #[cfg(not(ottla_bug = "zstd_window"))]
-    let log = ZSTD_WINDOW_LOG_MAX;
-    #[cfg(ottla_bug = "zstd_window")]
-    let log = ZSTD_WINDOW_LOG_MAX + 4;
+    let log = ZSTD_WINDOW_LOG_MAX + if crate::left_out("zstd_window") { 4 } else { 0 };
     context.set_parameter(DParameter::WindowLogMax(log)).map_err(zstd_safe::get_error_name)?;
     Ok(context)
 }

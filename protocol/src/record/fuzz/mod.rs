@@ -1,7 +1,7 @@
 //! Hostile batches: the corpus and what chance makes of it, against a decoder that is only careful.
 //!
 //! The bodies are plain functions, run by `cargo test`. `OTTLA_FUZZ_RUNS=1000000` sets how many
-//! inputs each of them is given. With any `ottla_bug` of this module's rules one of them fails.
+//! inputs each of them is given. With any `left_out` rule of these readers one of them fails.
 
 mod model;
 mod mutate;

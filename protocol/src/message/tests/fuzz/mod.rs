@@ -1,7 +1,7 @@
 //! Hostile messages: what Kafka's classes wrote and what chance makes of it.
 //!
 //! The bodies are plain functions, run by `cargo test`. `OTTLA_FUZZ_RUNS=1000000` sets how many
-//! inputs each of them is given. With any `ottla_bug` of the readers' rules one of them fails.
+//! inputs each of them is given. With any `left_out` rule of the readers one of them fails.
 
 #![allow(elided_lifetimes_in_paths, reason = "a macro does not know which messages borrow")]
 
