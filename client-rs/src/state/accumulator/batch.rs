@@ -59,11 +59,16 @@ pub(crate) enum Manners {
 impl Room<'_> {
     /// A chunk for `least` bytes, of `wanted` if there is so much; else what there is no room for.
     pub(crate) fn chunk_of(&mut self, least: usize, wanted: usize) -> Result<Chunk, usize> {
-        let least = chunk_for(least);
+        let len = least;
+        let least = chunk_for(len);
         if let Some(granted) = self.granted.take_if(|chunk| chunk.data.capacity() >= least) {
             return Ok(granted);
         }
         match self.manners {
+            // A batch that may not grow takes no more than it may hold: there can be one a record.
+            Manners::Force if self.batch_bytes < CHUNK_MIN => {
+                return Ok(self.memory.force_chunk(len.max(self.batch_bytes)));
+            }
             Manners::Force => return Ok(self.memory.force_chunk(least)),
             Manners::Queue if self.memory.is_awaited() => return Err(least),
             Manners::Queue => {}

@@ -196,3 +196,16 @@ fn a_closed_face_refuses_for_the_reason_it_was_closed_for() {
     face.refuse(Some(&Error::closed()));
     assert_eq!(refused(&face, &Record::to("t")), ErrorKind::ProducerFenced);
 }
+
+#[test]
+fn records_whose_topic_becomes_known_take_little_more_than_they_took_before() {
+    for batch in [0, 200, 16_384] {
+        let face = face(&format!("batch.size={batch};buffer.memory=65536"));
+        while send(&face, &Record::to("t").partition(0).value(b"small")).is_ok() {}
+        assert!(face.memory.used() <= 65_536);
+        let topic = topic("t", 1);
+        face.publish(Arc::clone(&topic));
+        let used = face.memory.used();
+        assert!(used <= 65_536 + 16_384, "{used} bytes in batches of {batch}");
+    }
+}

@@ -66,7 +66,7 @@ pub(crate) struct Batch {
     pub(crate) sequence: Option<Sequence>,
     pub(crate) state: State,
     pub(crate) attempts: u32,
-    /// Some attempt ended without an answer after it was written.
+    /// Some attempt that was written ended without word of whether it is stored.
     pub(crate) ambiguous: bool,
     pub(crate) last_error: Option<Error>,
     /// Its records are being compressed elsewhere.

@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
     Sequence(Error),
     /// This producer may not write any more.
     Fatal(Error),
-    /// There is no answer.
+    /// There is no answer, or one that does not tell whether it is stored.
     Lost { error: Error, written: bool },
 }
 
@@ -37,6 +37,17 @@ pub(crate) fn of_code(code: ErrorCode, error: Error) -> Verdict {
         | ErrorCode::INVALID_PRODUCER_EPOCH => Verdict::Sequence(error),
         ErrorCode::PRODUCER_FENCED | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
             Verdict::Fatal(error)
+        }
+        // The leader had appended it, or may have [DelayedProduce, ReplicaManager]: it may be
+        // stored, and its sequence is no other batch's.
+        ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        | ErrorCode::REQUEST_TIMED_OUT
+        | ErrorCode::NOT_LEADER_OR_FOLLOWER
+        | ErrorCode::KAFKA_STORAGE_ERROR
+        | ErrorCode::NETWORK_EXCEPTION
+            if !cfg!(ottla_bug = "unsure_is_refused") =>
+        {
+            Verdict::Lost { error, written: true }
         }
         code if code.is_retriable() => Verdict::Retry(error),
         _ => Verdict::Reject(error),

@@ -430,3 +430,29 @@ fn retries_end_where_the_option_says() {
     }
     assert_eq!(trial.ended(), [(id, Some(Outcome::Rejected))]);
 }
+
+#[test]
+fn a_batch_that_the_leader_may_have_is_possibly_stored_and_its_number_no_other_ones() {
+    for code in [
+        ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode::REQUEST_TIMED_OUT,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        ErrorCode::KAFKA_STORAGE_ERROR,
+        ErrorCode::NETWORK_EXCEPTION,
+    ] {
+        let mut trial = Trial::new();
+        let kept = trial.take(2);
+        trial.send();
+        trial.code(kept, code);
+        // What is refused before anything is appended takes nothing back of that.
+        trial.wait(PAUSE);
+        trial.send();
+        trial.code(kept, ErrorCode::NOT_ENOUGH_REPLICAS);
+        trial.wait(Duration::from_mins(2));
+        trial.expire();
+        assert_eq!(trial.ended(), [(kept, Some(Outcome::PossiblyPersisted))], "{code}");
+        trial.take(1);
+        let next = trial.send();
+        assert_eq!((next[0].epoch, next[0].sequence), (1, 0), "{code}");
+    }
+}
