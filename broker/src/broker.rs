@@ -1,5 +1,7 @@
 //! The embedding face: a broker in the caller's process.
 
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 mod start;
 mod stop;
 

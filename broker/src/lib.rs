@@ -23,6 +23,14 @@ mod node;
 mod server;
 mod state;
 
+/// For our own simulator alone.
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim {
+    pub use crate::broker::sim::{SimBroker, SimDisk, SimLink, SimRecord};
+    pub use crate::driver::clock::{SimWorld, enter};
+}
+
 pub use broker::{Broker, BrokerError};
 pub use config::{BrokerConfig, OPTIONS, OptionError, OptionKind, OptionRow};
 #[doc(hidden)]

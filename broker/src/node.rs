@@ -1,6 +1,5 @@
 //! What every handler and driver of one broker shares.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +20,7 @@ use crate::server::buffers::Buffers;
 use crate::server::counts::ReadCounts;
 use crate::server::outbox::HeldBytes;
 use crate::state::fetch_sessions::FetchSessions;
+use crate::state::hash::HashMap;
 
 /// The name of the offsets topic, which clients may see but not produce to.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";

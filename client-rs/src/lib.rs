@@ -26,6 +26,13 @@ mod producer;
 mod record;
 mod state;
 
+/// For our own simulator alone.
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim {
+    pub use crate::driver::sim::{Connecting, Entered, SimNetwork, SimStream, enter};
+}
+
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{
     Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, Piece, RecordRow,

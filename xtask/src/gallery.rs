@@ -68,6 +68,7 @@ const ROOMS: &[Room] = &[
             "varint_width",
         ],
     },
+    Bug { name: "unsure_is_refused", package: "ottla-testkit", tests: &["--test", "seeds"] },
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Done<Count> {

@@ -21,6 +21,7 @@ mod tools;
 mod workspace;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use outcome::{Done, Report, Stop};
 use workspace::Workspace;
@@ -30,7 +31,7 @@ usage: cargo xtask COMMAND
 
   check                 format, lints, tidy, docs, generated files
   tidy                  the tree's own rules: imports, sizes, names
-  test [PART]           all tests, or those of one part: rust, python, node, c,
+  test [PART]           all tests, or those of one part: rust, sim, python, node, c,
                         quickstart, demo, gallery (builds with a rule left out each,
                         which a test must notice)
   codegen [--check]     writes the generated files; --check only compares
@@ -49,7 +50,12 @@ usage: cargo xtask COMMAND
                         four languages, and what must hold at the end
   bench NAME            figures beside Apache Kafka's: start (time to the first answer),
                         idle (memory), first-group-record, broker (CPU a record)
+  sim [--seeds N] [--seed N] [--verbose]
+                        client and broker in simulated storms; a seed is a run
   ci                    all of it, with one total at the end";
+
+/// Longest the simulator may take, for many seeds.
+const SIM_LIMIT: Duration = Duration::from_hours(12);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -74,6 +80,7 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         }
         ["dist", language] => return dist(&workspace, language),
         ["demo", options @ ..] => return demo::run(&workspace, options),
+        ["sim", options @ ..] => return sim(&workspace, options),
         ["bench", name] => return bench::run(&workspace, name).map(|()| ExitCode::SUCCESS),
         ["tidy"] => return tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         ["ci"] => return ci::run(&workspace),
@@ -91,6 +98,12 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         _ => return Err(USAGE.into()),
     }
     Ok(report.finish())
+}
+
+fn sim(workspace: &Workspace, options: &[&str]) -> Done<ExitCode> {
+    let run = workspace.cargo("run").args(["--quiet", "--package", "ottla-testkit", "--"]);
+    let finished = run.args(options).limit(SIM_LIMIT).finish()?;
+    Ok(if finished.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn dist(workspace: &Workspace, language: &str) -> Done<ExitCode> {

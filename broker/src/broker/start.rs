@@ -69,7 +69,7 @@ pub(super) fn start(config: &BrokerConfig) -> Result<Broker, BrokerError> {
     }
 }
 
-fn new_node(
+pub(super) fn new_node(
     settings: Settings,
     clock: Clock,
     folder: Arc<DataFolder>,
@@ -114,7 +114,7 @@ fn new_node(
 }
 
 /// Reads what the logs tell; after an unclean stop, all of them.
-fn load(node: &Arc<Node>, ready: &ReadyList) -> Result<(), BrokerError> {
+pub(super) fn load(node: &Arc<Node>, ready: &ReadyList) -> Result<(), BrokerError> {
     elect(node).map_err(BrokerError::Folder)?;
     node.controller.load(node).map_err(BrokerError::Folder)?;
     let settling = node.clone();
@@ -225,7 +225,7 @@ fn launch(node: &Arc<Node>, listener: TcpListener) -> Result<(Runtime, Receiver<
 }
 
 /// Runs the timers of the groups, again after a panic: without them no session would ever end.
-async fn run_timers(node: Arc<Node>) {
+pub(super) async fn run_timers(node: Arc<Node>) {
     let mut timers = JoinSet::new();
     while !node.is_stopping() {
         timers.spawn(coordinator::run(node.clone()));

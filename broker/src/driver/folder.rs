@@ -16,7 +16,7 @@ use ottla_storage::{
     LogErrorKind, MemoryFiles, MetaProperties, Opening,
 };
 
-use crate::driver::clock::Clock;
+use crate::driver::clock::{Clock, fill_random};
 use crate::driver::partition::{AppendError, ClosedLog, Partition};
 use crate::driver::writer::STACK_BYTES;
 
@@ -91,10 +91,7 @@ impl From<LogError> for FolderError {
 impl DataFolder {
     /// Takes a folder of files that a test has in its hands.
     pub(crate) fn on_files(files: Arc<dyn Files>, settings: &Settings) -> Self {
-        let dir = PathBuf::from(IN_MEMORY);
-        files.create_dir_all(&dir).unwrap();
-        let made = Made { folder: false, properties: false };
-        Self::on(files, dir, None, made, settings, Clock).unwrap()
+        Self::open_on(files, settings, Clock).unwrap()
     }
 }
 
@@ -121,6 +118,19 @@ impl DataFolder {
             files.create_dir_all(&dir).map_err(|error| FolderError::Unusable(error.to_string()))?;
         }
         Self::on(files, dir, lock, made, settings, clock)
+    }
+
+    /// Takes the folder that these files have, and formats it if it is empty.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn open_on(
+        files: Arc<dyn Files>,
+        settings: &Settings,
+        clock: Clock,
+    ) -> Result<Self, FolderError> {
+        let dir = PathBuf::from(IN_MEMORY);
+        files.create_dir_all(&dir).map_err(|error| FolderError::Unusable(error.to_string()))?;
+        let made = Made { folder: false, properties: false };
+        Self::on(files, dir, None, made, settings, clock)
     }
 
     /// Takes a folder of these files.
@@ -420,7 +430,7 @@ fn format(files: &dyn Files, dir: &Path, node_id: i32) -> Result<MetaProperties,
 pub(crate) fn random_id() -> Result<Uuid, FolderError> {
     loop {
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)
+        fill_random(&mut bytes)
             .map_err(|error| FolderError::Unusable(format!("no random bytes: {error}")))?;
         // A version 4 UUID, as Kafka makes them.
         bytes[6] = bytes[6] & 0x0f | 0x40;

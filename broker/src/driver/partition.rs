@@ -177,6 +177,12 @@ impl Partition {
         self.leader_epoch.store(epoch, Ordering::Release);
     }
 
+    /// Does the writer's work at once, in a simulator, which has no thread for it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn serve_here(&self, clock: crate::driver::clock::Clock) {
+        while clock.is_simulated() && self.setup.ready.turn(clock) {}
+    }
+
     /// What readers see of the log; opens it on first use, with file calls on this thread.
     ///
     /// An error that passes, such as no descriptor left, is tried again by the next who asks.

@@ -25,6 +25,9 @@ pub(crate) struct ReadyList {
     settled: AtomicBool,
     thread: OnceLock<Thread>,
     ended: AtomicBool,
+    /// For a simulator, which has no thread to wake.
+    #[cfg(feature = "sim")]
+    pub(crate) woken: tokio::sync::Notify,
 }
 
 impl fmt::Debug for ReadyList {
@@ -66,13 +69,15 @@ impl ReadyList {
     }
 
     fn wake(&self) {
+        #[cfg(feature = "sim")]
+        self.woken.notify_one();
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
     /// One pass over all that is ready; true if there was anything.
-    fn turn(&self, clock: Clock) -> bool {
+    pub(crate) fn turn(&self, clock: Clock) -> bool {
         let ready = self.take();
         // Looked for after the list was taken: whatever is on it and came later waits for it.
         let settle = self.settle.lock().unwrap_or_else(PoisonError::into_inner).take();

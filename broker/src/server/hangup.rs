@@ -14,20 +14,41 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A connection that is not read from while a request of it waits.
 #[derive(Debug)]
 pub(crate) struct Hangup<'a> {
-    stream: &'a TcpStream,
+    peer: Peer<'a>,
     clock: Clock,
+}
+
+#[derive(Debug)]
+enum Peer<'a> {
+    Socket(&'a TcpStream),
+    #[cfg(feature = "sim")]
+    Simulated(&'a tokio::sync::mpsc::UnboundedSender<Vec<u8>>),
 }
 
 impl<'a> Hangup<'a> {
     /// Nothing is looked at yet.
     pub(crate) fn new(stream: &'a TcpStream, clock: Clock) -> Self {
-        Self { stream, clock }
+        Self { peer: Peer::Socket(stream), clock }
+    }
+
+    /// Of a simulated connection, which takes its answers by this channel.
+    #[cfg(feature = "sim")]
+    pub(crate) fn of(
+        answers: &'a tokio::sync::mpsc::UnboundedSender<Vec<u8>>,
+        clock: Clock,
+    ) -> Self {
+        Self { peer: Peer::Simulated(answers), clock }
     }
 
     /// Returns once the peer sends no more, which is how its end looks from here.
     pub(crate) async fn noticed(&self) {
+        let stream = match &self.peer {
+            Peer::Socket(stream) => stream,
+            #[cfg(feature = "sim")]
+            Peer::Simulated(answers) => return answers.closed().await,
+        };
         // An error is an end as well.
-        while let Ok(ready) = self.stream.ready(Interest::READABLE).await {
+        while let Ok(ready) = stream.ready(Interest::READABLE).await {
             if ready.is_read_closed() {
                 return;
             }

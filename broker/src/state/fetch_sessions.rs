@@ -6,10 +6,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::state::hash::HashMap;
 use ottla_protocol::{ErrorCode, Uuid};
 
 /// No session: an answer that says so is always allowed.
@@ -145,7 +146,7 @@ struct Remembered {
 impl FetchSessions {
     /// No sessions yet, and so many at most: `max.incremental.fetch.session.cache.slots`.
     pub(crate) fn new(slots: usize) -> Self {
-        Self { slots, partitions_max: PARTITIONS_MAX, sessions: HashMap::new(), partitions: 0 }
+        Self { slots, partitions_max: PARTITIONS_MAX, sessions: HashMap::default(), partitions: 0 }
     }
 
     /// How many sessions there are.
@@ -221,7 +222,7 @@ impl FetchSessions {
             epoch: next_epoch(INITIAL_EPOCH),
             created: now,
             used: now,
-            places: HashMap::new(),
+            places: HashMap::default(),
             remembered: BTreeMap::new(),
             next_place: 0,
         };

@@ -7,7 +7,7 @@ mod admin;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ use super::group::{
 };
 use super::group_records::subscribed_topics;
 use super::offsets::{Committed, Expiry, Offsets, PartitionName};
+use crate::state::hash::HashMap;
 
 /// One record of `__consumer_offsets`.
 #[derive(Debug, Clone, PartialEq, Eq)]

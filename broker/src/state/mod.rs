@@ -6,6 +6,7 @@ pub(crate) mod fetch_sessions;
 pub(crate) mod group;
 pub(crate) mod group_records;
 pub(crate) mod groups;
+pub(crate) mod hash;
 pub(crate) mod leader;
 pub(crate) mod metadata;
 pub(crate) mod metadata_records;

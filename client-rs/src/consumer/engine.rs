@@ -1,6 +1,6 @@
 //! The consumer's machine: membership, positions, fetches and commits, brought together.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::state::backoff::{Backoff, Random};
 use crate::state::commits::{CommitEvent, CommitId, Commits};
 use crate::state::coordinator::{Coordinator, CoordinatorAnswer, Found};
 use crate::state::fetcher::{FetchConfig, FetchEvent, Fetcher};
+use crate::state::hash::HashMap;
 use crate::state::lookups::{LookupEvent, LookupId, Lookups};
 use crate::state::machine::{Context, Machine, Next, Reply};
 use crate::state::membership::{App, MemberConfig, Membership};
@@ -114,14 +115,14 @@ impl Engine {
             lookups: Lookups::new(pace()),
             fetcher: Fetcher::new(fetch, pace()),
             config,
-            asked: HashMap::new(),
+            asked: HashMap::default(),
             ids: 0,
-            promises: HashMap::new(),
-            found: HashMap::new(),
-            placing: HashMap::new(),
+            promises: HashMap::default(),
+            found: HashMap::default(),
+            placing: HashMap::default(),
             topics: Vec::new(),
             pinned: BTreeSet::new(),
-            first_counts: HashMap::new(),
+            first_counts: HashMap::default(),
             release: None,
             impatient: false,
             closing: None,

@@ -1,6 +1,6 @@
 //! What the application's threads and the consumer's machine share: ready records and wishes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -12,6 +12,7 @@ use crate::record::TopicPartition;
 use crate::state::commits::Mark;
 use crate::state::fetcher::Fetched;
 use crate::state::guard::lock;
+use crate::state::hash::HashMap;
 use crate::state::lookups::Committed;
 use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;

@@ -1,6 +1,5 @@
 //! The consumer's questions and answers as Kafka's messages, in whichever version is agreed on.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::assignor::{self, Member, PROTOCOL_TYPE, RANGE, Share};
 use crate::state::coordinator::CoordinatorAnswer;
+use crate::state::hash::HashMap;
 use crate::state::machine::{Answer, Body, body};
 use crate::state::membership::{Identity, JoinAnswer, SyncAnswer};
 
@@ -218,7 +218,7 @@ pub(super) type OfTopic<T> = (Arc<str>, Vec<(i32, T)>);
 /// What belongs to one topic each, topics and partitions in the order in which they first come.
 pub(super) fn by_topic<T>(items: impl IntoIterator<Item = (TopicPartition, T)>) -> Vec<OfTopic<T>> {
     let mut topics: Vec<OfTopic<T>> = Vec::new();
-    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::default();
     for (partition, item) in items {
         let place = *places.entry(Arc::clone(&partition.topic)).or_insert_with(|| {
             topics.push((Arc::clone(&partition.topic), Vec::new()));

@@ -2,7 +2,6 @@
 //! requests are shared out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -16,6 +15,7 @@ use super::transport::Transport;
 use crate::config::{Address, CommonConfig};
 use crate::error::{Error, ErrorKind};
 use crate::state::backoff::{Backoff, Random};
+use crate::state::hash::HashMap;
 use crate::state::machine::{
     Context, Job, JobResult, Lane, LinkFault, Machine, Next, Reply, Request, Target,
 };
@@ -70,7 +70,7 @@ impl Client {
     ) -> Rc<Self> {
         let next_bootstrap = random.below(config.bootstrap.len());
         let metadata = Metadata::new(&config);
-        let links = HashMap::new();
+        let links = HashMap::default();
         let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
         Rc::new(Self { config, transport, wake, inner, over: Cell::new(false) })
     }
@@ -193,11 +193,11 @@ impl Client {
     }
 
     fn start_job(self: &Rc<Self>, job: Job) {
-        let work = tokio::task::spawn_blocking(job.work);
+        let Job { token, work } = job;
+        let work = elsewhere(work);
         let client = Rc::downgrade(self);
-        let token = job.token;
         tokio::task::spawn_local(async move {
-            let result: Option<JobResult> = work.await.ok();
+            let result: Option<JobResult> = work.await;
             if let Some(client) = client.upgrade() {
                 client.call(|machine, cx| machine.handle_job(token, result, cx));
                 client.wake.wake();
@@ -330,5 +330,23 @@ impl Inner {
         let index = self.next_bootstrap;
         self.next_bootstrap = (index + 1).checked_rem(bootstrap).unwrap_or(0);
         Peer::Bootstrap(index)
+    }
+}
+
+/// Has long work done on another thread; `None` if it panics. A simulator has no other thread.
+fn elsewhere(
+    work: Box<dyn FnOnce() -> JobResult + Send>,
+) -> impl Future<Output = Option<JobResult>> {
+    #[cfg(feature = "sim")]
+    let work = if super::sim::is_on() { Err(work) } else { Ok(work) };
+    #[cfg(not(feature = "sim"))]
+    let work: Result<_, std::convert::Infallible> = Ok(work);
+    let work = work.map(tokio::task::spawn_blocking);
+    async move {
+        match work {
+            Ok(thread) => thread.await.ok(),
+            #[cfg(feature = "sim")]
+            Err(work) => catch_unwind(AssertUnwindSafe(work)).ok(),
+        }
     }
 }

@@ -12,12 +12,26 @@ use rustix::time::{ClockId, clock_gettime};
 /// The time, for deadlines.
 #[inline]
 pub(crate) fn now() -> Instant {
+    #[cfg(feature = "sim")]
+    if super::sim::is_on() {
+        return runtime_now();
+    }
     Instant::now()
+}
+
+/// The time of the runtime that this thread is in, which a simulator moves.
+#[cfg(feature = "sim")]
+pub(crate) fn runtime_now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Milliseconds since the epoch, for records.
 #[inline]
 pub(crate) fn now_ms() -> i64 {
+    #[cfg(feature = "sim")]
+    if let Some(simulated) = super::sim::wall_ms() {
+        return simulated;
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     seconds.saturating_mul(1000).saturating_add(i64::from(since.subsec_millis()))
@@ -35,6 +49,10 @@ thread_local! {
 /// all that it has begun before. The tick is a word in memory.
 #[inline]
 pub(crate) fn burst_ms() -> i64 {
+    #[cfg(feature = "sim")]
+    if let Some(simulated) = super::sim::wall_ms() {
+        return simulated;
+    }
     let tick = clock_gettime(ClockId::RealtimeCoarse);
     let fresh = TICK.try_with(|known| {
         let (seconds, nanoseconds, millis) = known.get();

@@ -69,7 +69,47 @@ where
     M: Machine + 'static,
     F: FnOnce(&mut Random) -> M + Send + 'static,
 {
+    #[cfg(feature = "sim")]
+    if super::sim::is_on() {
+        return start_here(config, wake, build);
+    }
     start_over(config, wake, || Box::new(Tcp), build)
+}
+
+/// The same on this thread, which a simulator drives.
+#[cfg(feature = "sim")]
+fn start_here<M, F>(config: &CommonConfig, wake: Arc<Wake>, build: F) -> Result<ClientHandle, Error>
+where
+    M: Machine + 'static,
+    F: FnOnce(&mut Random) -> M + Send + 'static,
+{
+    let handle = ClientHandle { done: Arc::default() };
+    let done = Arc::clone(&handle.done);
+    let random = Random::new(seed()?);
+    let client = live(config.clone(), super::sim::transport(), wake, build, random);
+    tokio::task::spawn_local(async move {
+        client.await;
+        done.set();
+    });
+    Ok(handle)
+}
+
+/// A client's life. Two tasks, so that a panic of the inner one is counted out like an end.
+async fn live<M: Machine + 'static>(
+    config: CommonConfig,
+    transport: Box<dyn Transport>,
+    wake: Arc<Wake>,
+    build: impl FnOnce(&mut Random) -> M + 'static,
+    mut random: Random,
+) {
+    let over = tokio::task::spawn_local(async move {
+        let machine = build(&mut random);
+        Client::new(config, transport, wake, Box::new(machine), random).run().await;
+    })
+    .await;
+    if over.is_err() {
+        tracing::error!("a client's task panicked");
+    }
 }
 
 /// The same over another transport.
@@ -87,18 +127,10 @@ where
     let handle = ClientHandle { done: Arc::default() };
     let done = Arc::clone(&handle.done);
     let config = config.clone();
-    let mut random = Random::new(seed()?);
+    let random = Random::new(seed()?);
     enter(Box::new(move || {
         tokio::task::spawn_local(async move {
-            // Two tasks, so that a panic of the inner one is counted out like an end.
-            let over = tokio::task::spawn_local(async move {
-                let machine = build(&mut random);
-                Client::new(config, transport(), wake, Box::new(machine), random).run().await;
-            })
-            .await;
-            if over.is_err() {
-                tracing::error!("a client's task panicked");
-            }
+            live(config, transport(), wake, build, random).await;
             leave();
             done.set();
         });
@@ -118,6 +150,10 @@ pub(crate) fn check_may_wait() -> Result<(), Error> {
 
 /// A number that no other client of any process begins with.
 pub(crate) fn seed() -> Result<u64, Error> {
+    #[cfg(feature = "sim")]
+    if let Some(seed) = super::sim::seed() {
+        return Ok(seed);
+    }
     getrandom::u64().map_err(|error| {
         Error::new(ErrorKind::Internal, "the system gives no random numbers").with_source(error)
     })

@@ -10,6 +10,8 @@ pub(crate) mod clock;
 mod hint;
 mod io_thread;
 mod signals;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 #[cfg(test)]
 mod tests;
 mod transport;

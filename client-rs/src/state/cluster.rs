@@ -1,11 +1,12 @@
 //! What is known of the cluster at one time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::{ErrorCode, Uuid};
 
 use crate::config::Address;
+use crate::state::hash::HashMap;
 
 /// Brokers and topics, as the last answers told. Never changed once published.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 //! Committing offsets: one request at a time, the newer in the place of the older, never back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
@@ -10,6 +10,7 @@ use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::error::Error;
 use crate::record::TopicPartition;
+use crate::state::hash::HashMap;
 
 #[cfg(test)]
 mod tests;
@@ -127,11 +128,11 @@ impl Commits {
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
             pace,
-            leases: HashMap::new(),
+            leases: HashMap::default(),
             waiting: BTreeMap::new(),
             in_flight: None,
-            committed: HashMap::new(),
-            waits: HashMap::new(),
+            committed: HashMap::default(),
+            waits: HashMap::default(),
             retry_at: None,
             attempt: 0,
             cause: None,

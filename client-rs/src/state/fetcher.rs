@@ -1,6 +1,6 @@
 //! Reading ahead: which partitions to ask whom for, from where, and how much.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::error::Error;
 use crate::record::TopicPartition;
+use crate::state::hash::HashMap;
 
 mod answers;
 mod starts;
@@ -211,12 +212,12 @@ impl Fetcher {
         Self {
             config,
             pace,
-            parts: HashMap::new(),
+            parts: HashMap::default(),
             order: Vec::new(),
             first: 0,
-            lanes: HashMap::new(),
-            in_flight: HashMap::new(),
-            starts: HashMap::new(),
+            lanes: HashMap::default(),
+            in_flight: HashMap::default(),
+            starts: HashMap::default(),
             reserved: 0,
             buffered: 0,
             events: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! Asking the coordinator which offsets are committed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
@@ -9,6 +9,7 @@ use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::error::Error;
 use crate::record::TopicPartition;
+use crate::state::hash::HashMap;
 
 /// An offset as the coordinator keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

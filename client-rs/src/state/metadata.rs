@@ -1,6 +1,6 @@
 //! What is asked of the cluster and when: topics in use only, one request at a time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::cluster::{Cluster, Partition, Topic};
 use super::machine::{Lane, Reply, Request, Target, body};
 use crate::config::{Address, CommonConfig};
 use crate::error::{Error, ErrorKind};
+use crate::state::hash::HashMap;
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +76,7 @@ impl Metadata {
                 auto_create: config.allow_auto_create,
             },
             cluster: Arc::default(),
-            wanted: HashMap::new(),
+            wanted: HashMap::default(),
             stale_since: None,
             added_since: None,
             mute_until: None,
@@ -286,7 +287,7 @@ impl Metadata {
             let text = "the broker named no broker of its cluster";
             return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::Metadata));
         }
-        let mut topics: HashMap<Arc<str>, Arc<Topic>> = HashMap::with_capacity(self.wanted.len());
+        let mut topics: HashMap<Arc<str>, Arc<Topic>> = HashMap::default();
         for found in &response.topics {
             let Some((name, _)) = found.name.and_then(|name| self.wanted.get_key_value(name))
             else {

@@ -11,6 +11,7 @@ pub(crate) mod completion;
 pub(crate) mod coordinator;
 pub(crate) mod fetcher;
 pub(crate) mod guard;
+pub(crate) mod hash;
 pub(crate) mod lookups;
 pub(crate) mod machine;
 pub(crate) mod membership;

@@ -113,6 +113,12 @@ const RULES: &[Rule] = &[
         why: "the embedded broker has one file in each binding",
     },
     Rule {
+        word: "ottla_testkit",
+        within: PRODUCT,
+        allowed: &[],
+        why: "the product does not know what it is held against",
+    },
+    Rule {
         word: "crate::driver",
         within: STATE,
         allowed: &[],

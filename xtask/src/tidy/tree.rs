@@ -22,6 +22,7 @@ const TREES: &[(&str, &str, &[&[&str]])] = &[
     ("ottla-python", "bindings-python", &[&["napi", "cbindgen"]]),
     ("ottla-node", "bindings-node", &[&["pyo3", "cbindgen"]]),
     ("ottla-c", "bindings-c", &[&["pyo3", "napi"]]),
+    ("ottla-testkit", "testkit", &[LANGUAGES]),
     // A broken definition must not lock out the generator that mends it.
     ("xtask", "xtask", &[OURS, RUNTIMES, LANGUAGES]),
 ];

@@ -141,6 +141,8 @@ fn append_and_wait(node: &Arc<Node>, batches: Vec<Incoming>) -> Result<(), Strin
     });
     let submission = Submission { batches, acks: Acks::All, done };
     node.metadata_log.push(submission).map_err(|refused| refused.error.to_string())?;
+    #[cfg(feature = "sim")]
+    node.metadata_log.serve_here(node.clock);
     let outcome = told.recv().map_err(|_| "the log writer is gone".to_owned())?;
     stored(outcome).map_err(|why| format!("the metadata log cannot be written: {why}"))
 }

@@ -1,6 +1,6 @@
 //! The groups of one offsets partition at work: what is pushed, and what waits for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ottla_protocol::ErrorCode;
@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::state::group::Token;
 use crate::state::group_records::encode;
 use crate::state::groups::{GroupRecord, Groups, Turn};
+use crate::state::hash::HashMap;
 
 /// What happens once everything up to some point is committed, or is lost.
 pub(super) type Job = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
@@ -48,7 +49,7 @@ impl Running {
     pub(super) fn new(groups: Groups, life: u64) -> Self {
         Self {
             groups,
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             life,
             failed: false,
             pushed: 0,

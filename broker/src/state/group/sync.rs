@@ -1,11 +1,10 @@
 //! SyncGroup and Heartbeat: handing the leader's assignment on, and staying alive.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use ottla_protocol::ErrorCode;
 
 use super::{Answer, Decision, Group, GroupLimits, Now, Phase, SyncAnswer, Token};
+use crate::state::hash::HashMap;
 
 /// A SyncGroup.
 #[derive(Debug, Clone)]

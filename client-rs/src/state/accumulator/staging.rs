@@ -1,6 +1,6 @@
 //! Records of topics that are not known yet, until their partitions can be chosen.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use super::batch::Room;
 use super::memory::{CHUNK_MIN, Chunk};
 use crate::record::{Header, Record};
 use crate::state::completion::Completion;
+use crate::state::hash::HashMap;
 
 /// The staged records of one topic.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ use super::backoff::Backoff;
 use super::machine::{Context, JobResult, Machine, Next, Reply};
 use crate::config::ProducerConfig;
 use crate::error::{Error, ErrorKind};
+use crate::state::hash::HashMap;
 
 /// Compression of fewer bytes is done at once.
 const INLINE_BYTES_MAX: usize = 8 * 1024;
@@ -91,12 +92,12 @@ impl Sender {
             face,
             backoff,
             partitions: Vec::new(),
-            topics: HashMap::new(),
+            topics: HashMap::default(),
             active: BTreeSet::new(),
             nodes: BTreeMap::new(),
-            open: HashMap::new(),
+            open: HashMap::default(),
             unbegun: BTreeMap::new(),
-            jobs: HashMap::new(),
+            jobs: HashMap::default(),
             tokens: 0,
             identity,
             cluster_version: None,

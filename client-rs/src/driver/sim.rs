@@ -1,0 +1,111 @@
+//! What our simulator puts in the place of the network, the clock, the system's random numbers and
+//! the I/O thread: all clients live on its own thread, under the runtime that it drives.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::clock;
+use super::transport::{Stream, Transport};
+use crate::config::Address;
+use crate::error::{Error, ErrorKind};
+use crate::state::backoff::Random;
+
+/// Both ways of a simulated connection.
+pub trait SimStream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> SimStream for T {}
+
+/// A connection that is being opened.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn SimStream>>>>>;
+
+/// The simulated network.
+pub trait SimNetwork {
+    /// Opens a connection, or says within `wait` why there is none.
+    fn connect(&self, host: &str, port: u16, wait: Duration) -> Connecting;
+}
+
+struct World {
+    network: Rc<dyn SimNetwork>,
+    random: Random,
+    /// The time on the wall at a time of the runtime's.
+    wall: (Instant, i64),
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+/// While it lives, all clients made on this thread live in the simulated world.
+#[derive(Debug)]
+pub struct Entered(());
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let left = WORLD.with_borrow_mut(Option::take);
+        drop(left);
+    }
+}
+
+/// Puts this thread, which must be in a runtime and in a set of local tasks, into a world.
+pub fn enter(network: Rc<dyn SimNetwork>, seed: u64, wall_ms: i64) -> Entered {
+    let wall = (clock::runtime_now(), wall_ms);
+    let world = World { network, random: Random::new(seed), wall };
+    WORLD.with_borrow_mut(|entered| *entered = Some(world));
+    Entered(())
+}
+
+/// Whether this thread is in a simulated world.
+pub(crate) fn is_on() -> bool {
+    WORLD.try_with(|world| world.borrow().is_some()).unwrap_or(false)
+}
+
+/// The time on the simulated wall.
+pub(crate) fn wall_ms() -> Option<i64> {
+    let wall = WORLD.try_with(|world| world.borrow().as_ref().map(|world| world.wall)).ok()?;
+    let (at, ms) = wall?;
+    let since = clock::runtime_now().saturating_duration_since(at).as_millis();
+    Some(ms.saturating_add(i64::try_from(since).unwrap_or(i64::MAX)))
+}
+
+/// A number for a client to begin with.
+pub(crate) fn seed() -> Option<u64> {
+    WORLD.with_borrow_mut(|world| world.as_mut().map(|world| world.random.number()))
+}
+
+/// The world's network as a client's transport.
+pub(crate) fn transport() -> Box<dyn Transport> {
+    Box::new(Simulated(WORLD.with_borrow(|world| world.as_ref().map(|one| one.network.clone()))))
+}
+
+struct Simulated(Option<Rc<dyn SimNetwork>>);
+
+impl fmt::Debug for Simulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Simulated")
+    }
+}
+
+#[async_trait(?Send)]
+impl Transport for Simulated {
+    async fn connect(
+        &self,
+        to: &Address,
+        _advertised: bool,
+        wait: Duration,
+    ) -> Result<Box<dyn Stream>, Error> {
+        let fault = || Error::new(ErrorKind::Connect, format!("cannot connect to {to}"));
+        let network = self.0.as_ref().ok_or_else(fault)?;
+        match network.connect(&to.host, to.port, wait).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(fault().with_source(error)),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What client and broker are held against each other with. Never published.
+
+pub mod sim;

@@ -1,0 +1,179 @@
+//! The simulator: clients and a broker, whole but for sockets and threads, on one thread and in a
+//! time of their own. One seed decides everything that happens.
+//!
+//! For a minute the world is stormy: connections break at any point, requests and answers are late
+//! or come twice, the broker is killed and comes back, or answers with errors. Then it heals, and
+//! everybody must get through. At the end the logs are held against what was sent.
+
+mod answers;
+mod checks;
+mod clock;
+mod dice;
+mod network;
+mod plan;
+mod producers;
+mod trace;
+mod world;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+use self::network::Network;
+use self::plan::{Plan, TOPICS};
+use self::producers::History;
+use self::world::World;
+
+/// The time on the wall when a run begins.
+const WALL_MS: i64 = 1_767_225_600_000;
+
+/// Least of each in a run, or it tells nothing.
+const RECORDS_LEAST: usize = 500;
+const FAULTS_LEAST: u64 = 10;
+
+/// What a set of runs must have seen, each at least once.
+pub const SOMETIMES: &[&str] = &[
+    "a connection breaks at the client alone",
+    "a connection breaks before a request arrives",
+    "a connection breaks before an answer arrives",
+    "a connection breaks within a request",
+    "a connection breaks within an answer",
+    "a connection is refused",
+    "a flush in the storm",
+    "a record is lost, and may be",
+    "a record is not stored",
+    "a record is sent without acks",
+    "a record is stored",
+    "a record is stored, and may be",
+    "a record stands twice, without idempotence",
+    "a request arrives after its client has given up",
+    "a send waits for room",
+    "all connections break",
+    "an answer comes late",
+    "an answer comes twice",
+    "an error, and nothing is done",
+    "answers do not arrive",
+    "errors in the answer to what was done",
+    "nothing arrives",
+    "requests do not arrive",
+    "the broker answers with errors",
+    "the broker is killed",
+    "the network is slow",
+];
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The run's seed.
+    pub seed: u64,
+    /// A hash of all that happened.
+    pub hash: u64,
+    /// How much that was.
+    pub events: u64,
+    /// Faults made.
+    pub faults: u64,
+    /// Records sent.
+    pub records: usize,
+    /// Simulated milliseconds.
+    pub millis: u128,
+    /// How often what happened that some run must see.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Rules that were broken.
+    pub findings: Vec<String>,
+}
+
+/// What a set of runs should have seen and has not.
+pub fn unseen(counts: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
+    SOMETIMES.iter().filter(|what| !counts.contains_key(*what)).copied().collect()
+}
+
+/// Panics of this process, counted by [`count_panics`].
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts panics from now on, also those that somebody catches.
+pub fn count_panics() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        before(info);
+    }));
+}
+
+/// Runs a seed; with `verbose` each event is printed. An error if it cannot be run.
+pub fn run(seed: u64, verbose: bool) -> Result<Outcome, String> {
+    let panics = PANICS.load(Ordering::Relaxed);
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let local = LocalSet::new();
+    let history = History::default();
+    let run = local.block_on(&runtime, whole(seed, verbose, Rc::clone(&history)));
+    drop(local);
+    drop(runtime);
+    let mut outcome = run?;
+    if PANICS.load(Ordering::Relaxed) > panics {
+        outcome.findings.push("something panicked".to_owned());
+    }
+    Ok(outcome)
+}
+
+async fn whole(seed: u64, verbose: bool, history: History) -> Result<Outcome, String> {
+    let world = World::new(Plan::of(seed), verbose)?;
+    let network = Rc::new(Network(Rc::clone(&world)));
+    let _brokers = ottla_broker::sim::enter(seed, WALL_MS);
+    let _clients = ottla::sim::enter(network, seed, WALL_MS);
+    world.start_broker()?;
+    for &(name, partitions) in TOPICS {
+        world.create_topic(name, partitions).await?;
+    }
+    let errors = Rc::<RefCell<Vec<String>>>::default();
+    let mut lives = Vec::new();
+    for (index, plan) in world.plan.producers.iter().enumerate() {
+        let life = producers::live(Rc::clone(&world), index, plan.clone(), Rc::clone(&history));
+        lives.push(tokio::task::spawn_local(life));
+    }
+    world.be_stormy().await?;
+    world.heal();
+    for life in lives {
+        match life.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => errors.borrow_mut().push(error),
+            Err(error) => errors.borrow_mut().push(error.to_string()),
+        }
+    }
+    for error in errors.take() {
+        world.finding(error);
+    }
+    world.note_panics();
+    checks::check(&world, &history.borrow())?;
+    Ok(sum_up(&world, history.borrow().len()))
+}
+
+fn sum_up(world: &World, records: usize) -> Outcome {
+    let millis = world.age().as_millis();
+    let trace = world.trace.take();
+    let mut findings = world.findings();
+    if records < RECORDS_LEAST {
+        findings.push(format!("only {records} records were sent"));
+    }
+    if trace.faults() < FAULTS_LEAST {
+        findings.push(format!("only {} faults were made", trace.faults()));
+    }
+    Outcome {
+        seed: world.plan.seed,
+        hash: trace.hash(),
+        events: trace.events(),
+        faults: trace.faults(),
+        records,
+        millis,
+        counts: trace.into_counts(),
+        findings,
+    }
+}

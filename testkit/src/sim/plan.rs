@@ -1,0 +1,98 @@
+//! What a seed decides before a run begins: who takes part, with which options, and how bad it gets.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::dice::Dice;
+
+/// Topics, with their numbers of partitions.
+pub(crate) const TOPICS: &[(&str, i32)] = &[("orders", 3), ("clicks", 1)];
+
+/// How long faults happen.
+pub(crate) const SAFETY: Duration = Duration::from_mins(1);
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) producers: Vec<ProducerPlan>,
+    /// Faults of single requests and answers, in a thousand.
+    pub(crate) mishaps: u64,
+    /// Answers that are an error of the broker's, in a thousand, while it has a bad time.
+    pub(crate) errors: u64,
+    /// Longest calm between two large faults.
+    pub(crate) calm_ms: u64,
+}
+
+/// A producer.
+#[derive(Debug, Clone)]
+pub(crate) struct ProducerPlan {
+    /// As `Options::parse` takes them, without the address.
+    pub(crate) options: String,
+    pub(crate) acks: i16,
+    pub(crate) idempotent: bool,
+    pub(crate) in_flight: u64,
+    pub(crate) buffer: u64,
+    pub(crate) delivery: Duration,
+    /// Longest pause between two bursts.
+    pub(crate) pause_ms: u64,
+    /// Most records of a burst.
+    pub(crate) burst: u64,
+    /// Largest value.
+    pub(crate) value_bytes: u64,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed ^ 0x0ddb_a11a_5eed_cafe);
+        let count = dice.between(2, 3);
+        Self {
+            seed,
+            producers: (0..count).map(|number| ProducerPlan::of(dice, number)).collect(),
+            mishaps: dice.pick(&[2, 10, 30]),
+            errors: dice.pick(&[50, 200, 500]),
+            calm_ms: dice.pick(&[1500, 4000, 8000]),
+        }
+    }
+}
+
+impl ProducerPlan {
+    /// The first producer of a run always keeps the promise of order.
+    fn of(dice: &mut Dice, number: u64) -> Self {
+        let idempotent = number == 0 || dice.per_mille(700);
+        let acks = if idempotent { -1 } else { dice.pick(&[-1, -1, 1, 0]) };
+        let in_flight = if idempotent { dice.between(1, 5) } else { dice.pick(&[1, 1, 3, 8]) };
+        let linger = dice.pick(&[0, 5, 50, 300]);
+        let request = dice.pick(&[1000, 3000, 10_000]);
+        let delivery = linger + request + dice.pick(&[500, 4000, 20_000, 110_000]);
+        let batch = dice.pick(&[0, 200, 1000, 16_384, 262_144]);
+        let buffer = dice.pick(&[32_768, 65_536, 1_048_576]);
+        let codec = dice.pick(&["none", "none", "lz4"]);
+        let mut options = String::new();
+        let written = write!(
+            options,
+            "client.id=p{number};acks={};enable.idempotence={idempotent};\
+             max.in.flight.requests.per.connection={in_flight};linger.ms={linger};\
+             request.timeout.ms={request};delivery.timeout.ms={delivery};batch.size={batch};\
+             buffer.memory={buffer};compression.type={codec};retry.backoff.ms={};\
+             max.block.ms={};metadata.max.age.ms={}",
+            if acks == -1 { "all".to_owned() } else { acks.to_string() },
+            dice.pick(&[5, 100]),
+            dice.pick(&[2000, 60_000]),
+            dice.pick(&[5000, 300_000]),
+        );
+        debug_assert!(written.is_ok(), "a String takes all");
+        Self {
+            options,
+            acks,
+            idempotent,
+            in_flight,
+            buffer,
+            delivery: Duration::from_millis(delivery),
+            pause_ms: dice.pick(&[200, 600]),
+            burst: dice.pick(&[3, 6, 15]),
+            value_bytes: dice.pick(&[20, 100, 1500]),
+        }
+    }
+}

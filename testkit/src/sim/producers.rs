@@ -1,0 +1,178 @@
+//! Producers of a run, and what became of each record that they sent.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ottla::{Error, ErrorKind, Options, Producer, Record, Sent};
+use tokio::time::Instant;
+
+use super::clock;
+use super::plan::{ProducerPlan, TOPICS};
+use super::world::{ADDRESS, World};
+
+/// After the world has healed, a record is stored within this.
+const PROGRESS: Duration = Duration::from_secs(30);
+/// A chunk for each partition, which records may take beyond the budget when their topic becomes
+/// known.
+const BEYOND: u64 = 4 * 16 * 1024;
+/// A close takes no longer than it may, and this.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A record that was taken.
+pub(crate) struct Entry {
+    pub(crate) producer: usize,
+    /// Its place in what the producer sent.
+    pub(crate) number: u64,
+    pub(crate) topic: &'static str,
+    pub(crate) partition: i32,
+    pub(crate) value: Vec<u8>,
+    pub(crate) sent: Sent,
+}
+
+/// Everything that was sent, in the order of each producer.
+pub(crate) type History = Rc<RefCell<Vec<Entry>>>;
+
+/// The life of a producer: sends while it is stormy, then must get through.
+pub(crate) async fn live(
+    world: Rc<World>,
+    index: usize,
+    plan: ProducerPlan,
+    history: History,
+) -> Result<(), String> {
+    let options = format!("bootstrap.servers={ADDRESS};{}", plan.options);
+    let options = Options::parse(&options).map_err(|error| format!("{options}: {error}"))?;
+    let producer = Producer::new(&options).map_err(|error| error.to_string())?;
+    let mut life = Life { world, index, plan, producer, history, next: 0 };
+    while !life.world.is_healed() {
+        life.burst().await;
+        let pause = life.world.dice.borrow_mut().millis(0, life.plan.pause_ms);
+        clock::until((clock::now() + pause).min(life.world.heals_at())).await;
+        life.check_memory();
+        if life.world.happens(20) {
+            life.world.sometimes("a flush in the storm");
+            let longest = life.world.dice.borrow_mut().millis(1, 5000);
+            // Whether it is through in time is chance; what failed is known by the tokens.
+            let flushed = clock::within(longest, life.producer.flush_async()).await;
+            drop(flushed);
+        }
+    }
+    life.prove().await;
+    Ok(())
+}
+
+struct Life {
+    world: Rc<World>,
+    index: usize,
+    plan: ProducerPlan,
+    producer: Producer,
+    history: History,
+    next: u64,
+}
+
+impl Life {
+    async fn burst(&mut self) {
+        let count = self.world.dice.borrow_mut().between(1, self.plan.burst);
+        for _ in 0..count {
+            let (topic, partition) = {
+                let mut dice = self.world.dice.borrow_mut();
+                let (topic, count) = dice.pick(TOPICS);
+                (topic, i32::try_from(dice.number() % 64).unwrap_or(0) % count)
+            };
+            if !self.send(topic, partition).await {
+                return;
+            }
+        }
+    }
+
+    /// Sends a record, waiting for room if need be; whether it was taken.
+    async fn send(&mut self, topic: &'static str, partition: i32) -> bool {
+        let filler = self.world.dice.borrow_mut().between(0, self.plan.value_bytes);
+        let mut value = format!("{}:{}:", self.index, self.next).into_bytes();
+        value.resize(value.len() + usize::try_from(filler).unwrap_or(0), b'.');
+        loop {
+            let record = Record::to(topic).partition(partition).value(&value);
+            match self.producer.try_send(&record) {
+                Ok(sent) => {
+                    let (producer, number) = (self.index, self.next);
+                    self.next += 1;
+                    let entry = Entry { producer, number, topic, partition, value, sent };
+                    self.history.borrow_mut().push(entry);
+                    return true;
+                }
+                Err(error) if error.kind() == ErrorKind::BufferFull => {
+                    self.world.sometimes("a send waits for room");
+                    if let Err(error) = self.producer.room(value.len()).await {
+                        return self.refused(&error);
+                    }
+                }
+                Err(error) => return self.refused(&error),
+            }
+        }
+    }
+
+    fn refused(&self, error: &Error) -> bool {
+        if error.kind() == ErrorKind::BufferFull {
+            self.world.sometimes("there is no room in time");
+        } else {
+            self.world.finding(format!("producer {} takes no record: {error}", self.index));
+        }
+        false
+    }
+
+    fn check_memory(&self) {
+        let used = self.producer.stats().memory_used;
+        if used > self.plan.buffer + BEYOND {
+            self.world.finding(format!(
+                "producer {} holds {used} of {} bytes",
+                self.index, self.plan.buffer
+            ));
+        }
+    }
+
+    /// The world has healed: all that was sent ends in time, what is sent now is stored, and the
+    /// producer ends.
+    async fn prove(&mut self) {
+        let healed = clock::now();
+        for &(topic, partitions) in TOPICS {
+            for partition in 0..partitions {
+                if self.send(topic, partition).await {
+                    self.stored(healed + PROGRESS).await;
+                } else {
+                    self.world.finding(format!("producer {} is stuck", self.index));
+                }
+            }
+        }
+        let flushed = clock::within(self.plan.delivery + GRACE, self.producer.flush_async()).await;
+        if flushed.is_none() {
+            self.world.finding(format!("producer {}: a flush does not end", self.index));
+        }
+        let time = Duration::from_secs(5);
+        let closed = clock::within(time + GRACE, self.producer.close_async(time)).await;
+        if closed.is_none() {
+            self.world.finding(format!("producer {}: a close does not end", self.index));
+        }
+        let used = self.producer.stats().memory_used;
+        if used > 0 {
+            self.world.finding(format!("producer {} holds {used} bytes at its end", self.index));
+        }
+    }
+
+    /// The record sent last is stored by then.
+    async fn stored(&self, by: Instant) {
+        let Some(sent) = self.history.borrow().last().map(|entry| entry.sent.clone()) else {
+            return;
+        };
+        let time = by.saturating_duration_since(clock::now());
+        let what = match clock::within(time, sent).await {
+            Some(Ok(_)) => return,
+            Some(Err(error)) => error.to_string(),
+            None => "nothing is known of it".to_owned(),
+        };
+        self.world.finding(format!(
+            "producer {}: {} s after the world healed a record is not stored: {what}",
+            self.index,
+            PROGRESS.as_secs()
+        ));
+    }
+}
