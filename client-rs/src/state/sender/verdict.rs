@@ -1,6 +1,6 @@
 //! What a broker's word about a batch means for it.
 
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ErrorCode, left_out};
 
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ pub(crate) fn of_code(code: ErrorCode, error: Error) -> Verdict {
         | ErrorCode::NOT_LEADER_OR_FOLLOWER
         | ErrorCode::KAFKA_STORAGE_ERROR
         | ErrorCode::NETWORK_EXCEPTION
-            if !cfg!(ottla_bug = "unsure_is_refused") =>
+            if !left_out("unsure_is_lost") =>
         {
             Verdict::Lost { error, written: true }
         }
