@@ -150,7 +150,7 @@ impl World {
             log: Vec::new(),
             now: now(),
             clients: vec![Client::default(); 4],
-            asked: HashMap::new(),
+            asked: HashMap::default(),
             tokens: 0,
             drawn: 0,
         }
