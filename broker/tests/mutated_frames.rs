@@ -51,7 +51,7 @@ impl Numbers {
 fn frame<'a, R: Request<'a>>(version: i16, request: &R) -> Vec<u8> {
     let mut writer = Writer::new();
     encode_request(version, 1, Some("mutant"), request, &mut writer).expect("a request");
-    writer.into_bytes().to_vec()
+    writer.into_bytes().clone()
 }
 
 /// Good frames, old and new forms.
