@@ -71,6 +71,8 @@ WAITS = {
 def test_ctrl_c_ends_a_wait_of_the_main_thread_at_once(wait):
     code = f"""
         import os, signal, threading, time, ottla
+        # A shell starts what runs in the background with the signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         producer = ottla.Producer("127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384)
         sent = producer.send("x", b"v")
         consumer = ottla.Consumer("127.0.0.1:1", group="g", topics="x", start="earliest")
