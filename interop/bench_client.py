@@ -10,12 +10,13 @@ import sys
 import time
 import uuid
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = sys.argv[1]
 LIMIT_S = 120
 OFFERED_AT_ONCE = 10_000
+LEADERLESS = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 def consumer(**options):
@@ -36,9 +37,23 @@ def stored(topic):
     """How many offsets of the topic have been given out, as the broker says."""
     asking = consumer()
     partitions = asking.list_topics(topic, timeout=LIMIT_S).topics[topic].partitions
-    ends = [asking.get_watermark_offsets(TopicPartition(topic, one), LIMIT_S) for one in partitions]
+    total = sum(end(asking, TopicPartition(topic, one)) for one in partitions)
     asking.close()
-    return sum(high for _, high in ends)
+    return total
+
+
+def end(asking, place):
+    """The next offset of a partition; a new one may have no leader yet."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return asking.get_watermark_offsets(place, LIMIT_S)[1]
+        except KafkaException as error:
+            if not error.args[0].retriable() and error.args[0].code() not in LEADERLESS:
+                raise
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def create(topic, partitions):

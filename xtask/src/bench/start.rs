@@ -22,7 +22,8 @@ pub(super) fn run(workspace: &Workspace) -> Done {
         let runs = if matches!(program, Program::Ours(_)) { OUR_RUNS } else { KAFKA_RUNS };
         let mut fresh = Runs::default();
         for _ in 0..runs {
-            let (server, took) = Home::new(workspace, &program)?.start()?;
+            let home = Home::new(workspace, &program)?;
+            let (server, took) = home.start()?;
             fresh.add(took.as_secs_f64() * 1_000.0);
             server.stop()?;
         }
