@@ -111,8 +111,13 @@ impl TopicConfig {
 
     fn from_values(settings: &Settings, values: &BTreeMap<&str, String>) -> Self {
         let text = |name| values.get(name).map(String::as_str).unwrap_or_default();
-        // All values were checked when they were set.
-        let long = |name| text(name).parse::<i64>().unwrap_or_default();
+        // Each is an option of the table, and was checked when it was set. Were one not, a test's
+        // build would say so: 0 is no harmless value of a retention.
+        let long = |name| {
+            let number = text(name).parse::<i64>();
+            debug_assert!(number.is_ok(), "{name} is no number: {:?}", text(name));
+            number.unwrap_or_default()
+        };
         let size = |name| usize::try_from(long(name)).unwrap_or(usize::MAX);
         let bytes = |name| u64::try_from(long(name)).unwrap_or(u64::MAX);
         let timestamp_type = match text("message.timestamp.type") {

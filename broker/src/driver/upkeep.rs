@@ -249,7 +249,7 @@ fn look(node: &Arc<Node>, topic: &Topic, partition: &Arc<Partition>) {
                 Ok(start) => tracing::info!(topic = %name, partition = index, start,
                     "segments beyond retention.ms or retention.bytes go"),
                 Err(error) => tracing::warn!(topic = %name, partition = index, ?error,
-                    "segments beyond the retention stay for now"),
+                    "segments beyond the retention stay until the next check"),
             });
             delete_records(node, partition, StartAt::Offset(target), done);
         }

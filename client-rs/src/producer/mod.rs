@@ -176,7 +176,7 @@ impl Producer {
         }
     }
 
-    /// What somebody has waited for by [`Producer::room`] and asks for now, if it is there.
+    /// The chunk that a wait in [`Producer::room`] was granted, if its sender has not taken it yet.
     #[inline]
     fn room_left(&self) -> (Option<Chunk>, Manners) {
         (self.inner.face.memory.take_left(), Manners::Queue)

@@ -149,7 +149,7 @@ impl Partition {
                     let dropped = self.with_log(|log| log.drop_dead_segments(now_ms));
                     done(dropped.unwrap_or_else(|error| {
                         let (topic, partition) = (&self.setup.topic, self.setup.index);
-                        tracing::warn!(%topic, partition, %error, "old segments stay for now");
+                        tracing::warn!(%topic, partition, %error, "old segments stay until the next check");
                         Vec::new()
                     }));
                 }
