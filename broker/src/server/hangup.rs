@@ -42,6 +42,13 @@ impl<'a> Hangup<'a> {
 
     /// Returns once the peer sends no more, which is how its end looks from here.
     pub(crate) async fn noticed(&self) {
+        #[cfg_attr(
+            not(feature = "sim"),
+            allow(
+                clippy::infallible_destructuring_match,
+                reason = "the simulator has another peer"
+            )
+        )]
         let stream = match &self.peer {
             Peer::Socket(stream) => stream,
             #[cfg(feature = "sim")]
