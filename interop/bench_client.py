@@ -3,7 +3,7 @@
 Usage: SCRIPT HOST:PORT create TOPIC PARTITIONS
        SCRIPT HOST:PORT produce TOPIC RECORDS BYTES   prints records confirmed and seconds
        SCRIPT HOST:PORT consume TOPIC RECORDS         prints records read and seconds
-       SCRIPT HOST:PORT first TOPIC GROUPS            prints, a line a new group, ms to its first record
+       SCRIPT HOST:PORT first TOPIC GROUPS            prints ms to the first record, a line a group
 """
 
 import sys

@@ -9,10 +9,10 @@ both are faces of one client. Errors are subclasses of ``ottla.Error``. What cou
 at the interpreter's end is told by the logger ``ottla``.
 
 The client's own log lines go to the loggers ``ottla.producer``, ``ottla.consumer``,
-``ottla.client``, ``ottla.broker`` and ``ottla.storage``; without a handler for them nothing is kept.
-What handlers want is looked at when a client is made and when it is first used after that. A thread
-of Python's hands the lines on; if handlers fall behind by 10,000, further lines are counted, and the
-next one tells how many those were.
+``ottla.client``, ``ottla.broker`` and ``ottla.storage``; without a handler for them nothing is
+kept. What handlers want is looked at when a client is made and when it is first used after that. A
+thread of Python's hands the lines on; if handlers fall behind by 10,000, further lines are counted,
+and the next one tells how many those were.
 """
 
 from ._aio import AsyncConsumer, AsyncProducer

@@ -41,6 +41,7 @@ def restore_record(
     value: bytes | None,
     headers: list[tuple[str, bytes | None]],
 ) -> Record: ...
+
 @final
 class Record:
     __match_args__: tuple[str, ...]

@@ -58,12 +58,12 @@ impl Venv {
         pip.arg("--quiet").args(requirements).quiet().check().map(|_| ())
     }
 
-    /// A program of this environment.
     /// The path of one of its programs.
     pub(crate) fn program(&self, program: &str) -> PathBuf {
         self.dir.join("bin").join(program)
     }
 
+    /// Runs one of its programs.
     pub(crate) fn run(&self, program: &str) -> Run {
         let run = Run::new(self.program(program));
         run.env("VIRTUAL_ENV", &self.dir).env("PYTHONDONTWRITEBYTECODE", "1")
