@@ -76,7 +76,13 @@ fn damage_that_a_reader_finds_takes_its_partition_offline_until_it_is_repaired()
 
     let broker = Broker::start(config()).expect("a broker");
     let mut client = Client::connect(broker.address());
+    let mut waiting = Client::connect(broker.address());
+    // For longer than this test has patience.
+    waiting.send(12, &fetch_request("orders", 10, i32::MAX, 1));
     assert_eq!(fetch_error(&mut client, "orders", 5), ErrorCode::KAFKA_STORAGE_ERROR);
+    let answer = waiting.receive(12);
+    let told = answer.decode::<FetchResponse<'_>>().responses[0].partitions[0].error_code;
+    assert_eq!(told, ErrorCode::KAFKA_STORAGE_ERROR, "who waits at the end is told");
     assert_eq!(fetch_error(&mut client, "orders", 0), ErrorCode::KAFKA_STORAGE_ERROR);
     assert_eq!(produce_error(&mut client, "orders"), ErrorCode::KAFKA_STORAGE_ERROR);
     let answer = client.call(7, &list_offsets_request("orders", -1));
@@ -87,7 +93,7 @@ fn damage_that_a_reader_finds_takes_its_partition_offline_until_it_is_repaired()
     let (status, told) = command(&["repair", "--data", text, "--yes"]);
     assert_eq!(status, Some(2), "{told}");
     assert!(told.contains("in use"), "{told}");
-    drop(client);
+    drop((client, waiting));
     broker.stop(DEADLINE).expect_err("no clean stop with a partition offline");
 
     let before = fs::read(segment(&data, "orders")).expect("a segment");

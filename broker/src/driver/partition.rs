@@ -71,8 +71,8 @@ pub(crate) struct Partition {
     config: ArcSwap<TopicConfig>,
     leader_epoch: AtomicI32,
     opened: OnceLock<Result<LogReader, Arc<str>>>,
-    /// Why nobody may read it any more: a reader came to damage.
-    offline: OnceLock<Arc<str>>,
+    /// Why nobody may read it any more: its topic was deleted, or a reader came to damage.
+    offline: OnceLock<AppendError>,
     /// Held by the thread that opens the log.
     opening: Mutex<()>,
     role: Mutex<Role>,
@@ -189,7 +189,7 @@ impl Partition {
     pub(crate) fn log(&self) -> Result<&LogReader, AppendError> {
         self.setup.folder.usable()?;
         if let Some(why) = self.offline.get() {
-            return Err(AppendError::Storage(why.clone()));
+            return Err(why.clone());
         }
         let opened = match self.opened.get() {
             Some(opened) => opened,
@@ -227,7 +227,8 @@ impl Partition {
         {
             let mut inbox = locked(&self.inbox);
             if inbox.closed {
-                return Err(Refused { error: AppendError::Closed, done: submission.done });
+                let error = if inbox.deleted { AppendError::Deleted } else { AppendError::Closed };
+                return Err(Refused { error, done: submission.done });
             }
             inbox.work.push_back(submission);
             if mem::replace(&mut inbox.scheduled, true) {
@@ -238,7 +239,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Parks a fetch that saw the high watermark at `seen`; None if it has risen since.
+    /// Parks a fetch that saw the high watermark at `seen`; None if it has risen since, or the
+    /// partition cannot be read any more.
     pub(crate) fn park_fetch(&self, seen: i64, wake: &Arc<FetchWake>) -> Option<FetchToken> {
         locked(&self.machine).waiting.park_fetch(seen, wake.clone())
     }
@@ -248,8 +250,10 @@ impl Partition {
         locked(&self.machine).waiting.forget_fetch(token);
     }
 
-    /// Takes no more work; the folder goes as soon as the writer has the role.
+    /// Takes no more work, and who waits to read is told so; the folder goes as soon as the writer
+    /// has the role.
     pub(crate) fn delete(self: &Arc<Self>) {
+        self.take_offline(AppendError::Deleted);
         {
             let mut inbox = locked(&self.inbox);
             inbox.closed = true;
@@ -290,6 +294,9 @@ impl Partition {
             let node_id = setup.folder.node_id();
             machine.leader = Leader::alone(node_id, config.min_insync_replicas, log_end);
             machine.waiting = Waiting::new(log_end);
+            if self.offline.get().is_some() {
+                machine.waiting.close_to_fetches();
+            }
         }
         self.high_watermark.store(log_end, Ordering::Release);
         let mut role = locked(&self.role);
@@ -315,13 +322,29 @@ impl Partition {
         match error {
             ReadError::Corrupt(damage) => {
                 let why: Arc<str> = damage.to_string().into();
-                if self.offline.set(why.clone()).is_ok() {
+                if self.take_offline(AppendError::Storage(why.clone())) {
                     tracing::error!(%topic, index, %damage, "the partition is offline");
                     self.fail(why);
                 }
             }
             error => tracing::error!(%topic, index, %error, "the log cannot be read"),
         }
+    }
+
+    /// From now on nobody reads it, and fetches that wait end. False if it was offline before.
+    fn take_offline(&self, why: AppendError) -> bool {
+        if self.offline.set(why).is_err() {
+            return false;
+        }
+        let fetches = {
+            let mut machine = locked(&self.machine);
+            machine.waiting.close_to_fetches();
+            machine.waiting.take_fetches()
+        };
+        for fetch in fetches {
+            fetch.notify_one();
+        }
+        true
     }
 
     /// Answers all who wait, since nothing more will come.
@@ -343,9 +366,9 @@ impl Partition {
         drop(log);
         self.setup.folder.remove_log(&self.setup.topic, self.setup.index);
         for submission in work {
-            tell(submission.done, Err(AppendError::Closed));
+            tell(submission.done, Err(AppendError::Deleted));
         }
-        self.release_waiting(&AppendError::Closed);
+        self.release_waiting(&AppendError::Deleted);
     }
 
     /// Takes no more work. What is in the inbox is still appended.

@@ -53,7 +53,10 @@ pub(crate) fn handle(
         }
     };
     let wanted = resolve(node, begun.wants);
+    let replica_id = request.replica_id.max(request.replica_state.replica_id);
     let limits = Limits {
+        // As in Kafka, other ids below zero read as consumers do.
+        is_follower: replica_id >= 0,
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(request.max_bytes)
             .unwrap_or(0)
@@ -67,6 +70,7 @@ pub(crate) fn handle(
         kind: begun.kind,
         by_id,
         committed: request.isolation_level == READ_COMMITTED,
+        is_follower: limits.is_follower,
         connection: info.connection.clone(),
         reply,
     };
@@ -145,6 +149,8 @@ struct Fetch {
     by_id: bool,
     /// The client sees committed transactions only.
     committed: bool,
+    /// The client is another broker, or says so.
+    is_follower: bool,
     connection: ConnectionInfo,
     reply: Reply,
 }
@@ -241,12 +247,15 @@ impl Fetch {
             {
                 data.current_leader.leader_id = node.node_id;
                 data.current_leader.leader_epoch = partition.leader_epoch();
-                response.node_endpoints = vec![answer::NodeEndpoint {
-                    node_id: node.node_id,
-                    host: &host,
-                    port,
-                    ..answer::NodeEndpoint::default()
-                }];
+                // As in Kafka, brokers know each other's addresses.
+                if !self.is_follower {
+                    response.node_endpoints = vec![answer::NodeEndpoint {
+                        node_id: node.node_id,
+                        host: &host,
+                        port,
+                        ..answer::NodeEndpoint::default()
+                    }];
+                }
             }
             if last != Some(&wanted.asked.topic) {
                 response.responses.push(topic_data(&wanted.asked.topic));

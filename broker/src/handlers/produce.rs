@@ -1,5 +1,8 @@
 //! Produce: from batches in a frame to the partitions' inboxes, and one answer when all are stored.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,6 +17,7 @@ use ottla_storage::{Accepted, Appended, Incoming, Origin, Rejected, validate_set
 use crate::driver::partition::{Acks, Outcome, Partition, Submission};
 use crate::node::{Node, Topic};
 use crate::server::budget::Charge;
+use crate::server::connection::ConnectionInfo;
 use crate::server::dispatch::decode;
 use crate::server::inbound::Frame;
 use crate::server::outbox::Reply;
@@ -21,16 +25,20 @@ use crate::server::outbox::Reply;
 /// From this version on topics have ids and no names (KIP-516).
 const IDS_FROM: i16 = 13;
 
+/// From this version on an answer says who leads where the client did not know (KIP-951).
+const LEADERS_FROM: i16 = 10;
+
 /// Takes a request's batches out of its frame and submits them.
 ///
 /// An error only for a frame that cannot be decoded; `reply` is dropped with it.
 pub(crate) fn handle(
     node: &Arc<Node>,
-    version: i16,
+    connection: &ConnectionInfo,
     frame: Frame,
     body_at: usize,
     reply: Reply,
 ) -> Result<(), DecodeError> {
+    let version = reply.version();
     let Frame { bytes, mut charge } = frame;
     let body = bytes.get(body_at..).unwrap_or_default();
     let request = decode::<ProduceRequest<'_>>(body, version)?;
@@ -38,7 +46,7 @@ pub(crate) fn handle(
     let Plan { mut pending, cuts } = plan(node, version, &request, (&bytes, &mut charge));
     let wait = if acks == -1 { Acks::All } else { Acks::Leader };
     pending.silent = acks == 0;
-    pending.reply = Some(reply);
+    pending.asked = Some(Asked { node: node.clone(), connection: connection.clone(), reply });
     pending.charge = Some(charge);
     pending.open = cuts.len();
     if cuts.is_empty() {
@@ -209,8 +217,16 @@ struct Pending {
     open: usize,
     /// acks=0: no answer.
     silent: bool,
-    reply: Option<Reply>,
+    /// None once it was answered.
+    asked: Option<Asked>,
     charge: Option<Charge>,
+}
+
+/// Who asked, and whom.
+struct Asked {
+    node: Arc<Node>,
+    connection: ConnectionInfo,
+    reply: Reply,
 }
 
 struct AnsweredTopic {
@@ -304,8 +320,9 @@ impl Pending {
 
     /// Answers, and gives the frame's bytes back to the budget.
     fn finish(&mut self) {
-        let Some(reply) = self.reply.take() else { return };
+        let Some(asked) = self.asked.take() else { return };
         if self.silent {
+            let reply = asked.reply;
             let outcomes = self.slots.iter().filter_map(|slot| slot.outcome.as_ref());
             let failed =
                 outcomes.map(|outcome| outcome.error).find(|code| *code != ErrorCode::NONE);
@@ -315,7 +332,16 @@ impl Pending {
                 None => reply.none(),
             }
         } else {
-            reply.answer(&self.response());
+            let outcomes = self.slots.iter().filter_map(|slot| slot.outcome.as_ref());
+            let mut errors = outcomes.map(|outcome| outcome.error);
+            let unsure = asked.reply.version() >= LEADERS_FROM
+                && errors.any(|error| error == ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            let advertised = unsure.then(|| asked.connection.advertised(&asked.node));
+            let mut response = self.response();
+            if let Some((host, port)) = &advertised {
+                name_leaders(&asked.node, (host, *port), &mut response);
+            }
+            asked.reply.answer(&response);
         }
         self.charge = None;
     }
@@ -336,5 +362,29 @@ impl Pending {
             }
         });
         ProduceResponse { responses: topics.collect(), ..ProduceResponse::default() }
+    }
+}
+
+/// Says who leads the partitions that this answer does not find led here.
+fn name_leaders<'a>(node: &Node, (host, port): (&'a str, i32), response: &mut ProduceResponse<'a>) {
+    let topics = node.topics.load();
+    for topic in &mut response.responses {
+        for part in &mut topic.partition_responses {
+            if part.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER {
+                continue;
+            }
+            let known = topics.of_id(topic.topic_id).or_else(|| topics.named(topic.name));
+            let Some(partition) = known.and_then(|topic| topic.partition(part.index)) else {
+                continue;
+            };
+            part.current_leader.leader_id = node.node_id;
+            part.current_leader.leader_epoch = partition.leader_epoch();
+            response.node_endpoints = vec![answer::NodeEndpoint {
+                node_id: node.node_id,
+                host,
+                port,
+                ..answer::NodeEndpoint::default()
+            }];
+        }
     }
 }

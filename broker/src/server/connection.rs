@@ -41,6 +41,8 @@ impl ConnectionInfo {
 enum ReadEnd {
     /// The connection ends.
     Ended(Ended),
+    /// A request was none that can be served; the text says why.
+    Refused(String),
     /// The broker stops.
     Stopping,
 }
@@ -61,9 +63,12 @@ pub(crate) async fn serve(node: Arc<Node>, stream: TcpStream, peer: SocketAddr) 
     let ended = match ended {
         First::A(ReadEnd::Ended(Ended::Closed | Ended::Idle)) => {
             // Who only sends no more may still wait for answers; who is gone does not take them.
-            let deadline = node.clock.now() + LAST_ANSWERS;
-            let drained = node.clock.until(deadline, outbound.run(Until::Drained)).await;
-            drained.unwrap_or(Ok(())).err().unwrap_or(Ended::Closed)
+            last_answers(&node, &mut outbound).await.err().unwrap_or(Ended::Closed)
+        }
+        First::A(ReadEnd::Refused(reason)) => {
+            // What came before it is answered. How that ends tells less than why.
+            let _sent = last_answers(&node, &mut outbound).await.is_ok();
+            Ended::Broken(reason)
         }
         First::A(ReadEnd::Ended(ended)) | First::B(Err(ended)) => ended,
         First::A(ReadEnd::Stopping) => {
@@ -106,7 +111,14 @@ async fn read(
         };
         // Not cut short by a stop: a fetch that waits ends by itself, with an answer.
         if let Err(reason) = dispatch(node, info, frame, outbox, &hangup).await {
-            return ReadEnd::Ended(Ended::Broken(reason));
+            return ReadEnd::Refused(reason);
         }
     }
+}
+
+/// Sends the answers that are open, as far as they come in time.
+async fn last_answers(node: &Node, outbound: &mut Outbound<'_>) -> Result<(), Ended> {
+    let deadline = node.clock.now() + LAST_ANSWERS;
+    let drained = node.clock.until(deadline, outbound.run(Until::Drained)).await;
+    drained.unwrap_or(Ok(()))
 }

@@ -77,8 +77,10 @@ pub(crate) struct RequestInfo<'a> {
 
 /// Decodes a request and hands it to its handler; an error is why the connection must end.
 ///
-/// Returns when the connection may read on: at once, or, for a fetch or a join that waits, when it
-/// was answered.
+/// Kafka takes a connection's requests one by one, so that each sees what those before it have
+/// done. Here a Produce alone may begin while others are open: appends have the order in which they
+/// come. Any other request begins when all before it are answered, and the connection reads on when
+/// it is answered itself.
 pub(crate) async fn dispatch(
     node: &Arc<Node>,
     connection: &ConnectionInfo,
@@ -95,6 +97,10 @@ pub(crate) async fn dispatch(
         let client = shown(header.client_id);
         format!("the API {} v{version} is not served (client {client:?})", header.api_key)
     })?;
+    if api != ApiKey::Produce {
+        // Only Produces can be open. They end by themselves, also when their client is gone.
+        outbox.all_answered().await;
+    }
     let at = reader.position();
     let info = RequestInfo { connection, client_id: header.client_id, version };
     if !api.served().contains(&version) {
@@ -115,7 +121,8 @@ pub(crate) async fn dispatch(
     let body = frame.bytes.get(at..).unwrap_or_default();
     match api {
         ApiKey::Produce => {
-            handlers::produce::handle(node, version, frame, at, reply).map_err(malformed)?;
+            return handlers::produce::handle(node, connection, frame, at, reply)
+                .map_err(malformed);
         }
         ApiKey::Fetch => {
             let request = decode::<FetchRequest<'_>>(body, version).map_err(malformed)?;
@@ -125,16 +132,14 @@ pub(crate) async fn dispatch(
                 drop(frame);
                 waiting.finish(node, hangup).await;
             }
-        }
-        ApiKey::JoinGroup => {
-            let request = decode::<JoinGroupRequest<'_>>(body, version).map_err(malformed)?;
-            handlers::join_group::handle(node, info, request, reply);
-            drop(frame);
-            // After a hang-up the connection ends when it is read.
-            let _either = first(outbox.answered(number), hangup.noticed()).await;
+            return Ok(());
         }
         other => plain(node, info, other, body, reply).map_err(malformed)?,
     }
+    // A join may wait long, and must not keep others out of the budget.
+    drop(frame);
+    // After a hang-up the connection ends when it is read.
+    let _either = first(outbox.answered(number), hangup.noticed()).await;
     Ok(())
 }
 
@@ -148,7 +153,7 @@ fn shown(client_id: Option<&str>) -> String {
     client_id.unwrap_or_default().chars().take(SHOWN_CHARS).collect()
 }
 
-/// Requests whose handlers return at once, answered or not.
+/// Requests whose handlers return at once; some are answered later.
 fn plain(
     node: &Arc<Node>,
     info: RequestInfo<'_>,
@@ -167,6 +172,7 @@ fn plain(
         ApiKey::OffsetCommit => hand!(offset_commit, OffsetCommitRequest<'_>),
         ApiKey::OffsetFetch => hand!(offset_fetch, OffsetFetchRequest<'_>),
         ApiKey::FindCoordinator => hand!(find_coordinator, FindCoordinatorRequest<'_>),
+        ApiKey::JoinGroup => hand!(join_group, JoinGroupRequest<'_>),
         ApiKey::Heartbeat => hand!(heartbeat, HeartbeatRequest<'_>),
         ApiKey::LeaveGroup => hand!(leave_group, LeaveGroupRequest<'_>),
         ApiKey::SyncGroup => hand!(sync_group, SyncGroupRequest<'_>),

@@ -79,6 +79,8 @@ struct State {
     slots: VecDeque<Slot>,
     /// The number of the first slot.
     first: u64,
+    /// How many of the slots wait for their answer.
+    unanswered: usize,
     /// Bytes of the answers that are ready and not taken.
     bytes: usize,
     /// The sender was told and has not looked yet.
@@ -110,6 +112,7 @@ impl Outbox {
         let mut state = self.state();
         let number = state.first + u64::try_from(state.slots.len()).unwrap_or(u64::MAX);
         state.slots.push_back(Slot::Open);
+        state.unanswered += 1;
         Reply { outbox: Some(self.clone()), number, api, version, correlation_id }
     }
 
@@ -153,6 +156,17 @@ impl Outbox {
         }
     }
 
+    /// Waits until no answer is open.
+    pub(crate) async fn all_answered(&self) {
+        loop {
+            let progress = self.progress.notified();
+            if self.state().unanswered == 0 {
+                return;
+            }
+            progress.await;
+        }
+    }
+
     /// Returns when [`Self::poll_piece`] may have something new.
     pub(crate) async fn ready(&self) {
         self.ready.notified().await;
@@ -184,7 +198,11 @@ impl Outbox {
 
     /// The connection is gone; what is answered from now on is dropped.
     pub(crate) fn abandon(&self) {
-        let slots = std::mem::take(&mut self.state().slots);
+        let slots = {
+            let mut state = self.state();
+            state.unanswered = 0;
+            std::mem::take(&mut state.slots)
+        };
         drop(slots);
     }
 
@@ -201,6 +219,7 @@ impl Outbox {
             };
             let bytes = if let Slot::Ready(answer) = &slot { answer.bytes.len() } else { 0 };
             dropped = std::mem::replace(place, slot);
+            state.unanswered -= usize::from(matches!(dropped, Slot::Open));
             state.bytes += bytes;
             // Only the first in order can be sent; the others are found behind it.
             wake = at == Some(0) && !std::mem::replace(&mut state.signalled, true);

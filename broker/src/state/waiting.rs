@@ -15,6 +15,7 @@ pub(crate) struct Waiting<P, F> {
     fetches: Vec<(FetchToken, F)>,
     woken: Vec<F>,
     next_token: u64,
+    closed: bool,
 }
 
 impl<P, F> Waiting<P, F> {
@@ -26,6 +27,7 @@ impl<P, F> Waiting<P, F> {
             fetches: Vec::new(),
             woken: Vec::new(),
             next_token: 0,
+            closed: false,
         }
     }
 
@@ -39,9 +41,9 @@ impl<P, F> Waiting<P, F> {
 
     /// A fetch that saw the high watermark at `seen` waits for it to rise.
     ///
-    /// None if it has risen since: the fetch reads again instead.
+    /// None if it has risen since, or nobody may wait any more: the fetch reads again instead.
     pub(crate) fn park_fetch(&mut self, seen: i64, fetch: F) -> Option<FetchToken> {
-        if self.high_watermark > seen {
+        if self.closed || self.high_watermark > seen {
             return None;
         }
         let token = FetchToken(self.next_token);
@@ -77,11 +79,21 @@ impl<P, F> Waiting<P, F> {
         self.woken.pop()
     }
 
+    /// From now on no fetch waits: whoever reads again is told why.
+    pub(crate) fn close_to_fetches(&mut self) {
+        self.closed = true;
+    }
+
     /// Everybody who waits, when the partition closes.
     pub(crate) fn take_all(&mut self) -> (Vec<P>, Vec<F>) {
         let produces = self.produces.drain(..).map(|(_, produce)| produce).collect();
+        (produces, self.take_fetches())
+    }
+
+    /// All fetches that wait.
+    pub(crate) fn take_fetches(&mut self) -> Vec<F> {
         self.woken.extend(self.fetches.drain(..).map(|(_, fetch)| fetch));
-        (produces, self.woken.drain(..).collect())
+        self.woken.drain(..).collect()
     }
 }
 
@@ -133,6 +145,15 @@ mod tests {
         waiting.handle_high_watermark(1);
         assert_eq!(waiting.poll_fetch(), Some("stays"));
         assert_eq!(waiting.poll_fetch(), None);
+    }
+
+    #[test]
+    fn fetch_that_comes_after_the_close_is_not_parked() {
+        let mut waiting = Waiting::<(), &str>::new(0);
+        assert!(waiting.park_fetch(0, "in time").is_some());
+        waiting.close_to_fetches();
+        assert_eq!(waiting.park_fetch(0, "late"), None, "nobody would wake it");
+        assert_eq!(waiting.take_all().1, vec!["in time"]);
     }
 
     #[test]

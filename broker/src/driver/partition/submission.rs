@@ -45,8 +45,10 @@ pub(crate) enum AppendError {
     Storage(Arc<str>),
     /// The disk is almost full; the text says how full.
     Full(Arc<str>),
-    /// The partition is closed: the broker stops, or the topic was deleted.
+    /// The partition is closed: the broker stops.
     Closed,
+    /// The topic was deleted.
+    Deleted,
 }
 
 /// A submission that came too late.
@@ -88,6 +90,7 @@ impl AppendError {
             // Clients try that again, which is right for a disk that gets room, too.
             Self::Storage(_) | Self::Full(_) => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Closed => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            Self::Deleted => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         }
     }
 }
@@ -102,6 +105,7 @@ impl fmt::Display for AppendError {
             Self::Storage(why) => write!(out, "the partition's log failed: {why}"),
             Self::Full(why) => out.write_str(why),
             Self::Closed => out.write_str("the partition is closed on this broker"),
+            Self::Deleted => out.write_str("the topic was deleted"),
         }
     }
 }

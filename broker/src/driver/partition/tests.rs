@@ -3,6 +3,7 @@
 mod disk;
 mod durable;
 
+use std::future::Future as _;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -131,4 +132,19 @@ fn options_that_are_set_hold_for_what_is_sent_after_them_also_in_one_turn() {
     // The writer finds both at once.
     let _end = bench.partition.turn(5_000);
     assert_eq!(wait(&told), 5_000, "the time of the append, not the record's");
+}
+
+#[test]
+fn fetch_that_waits_on_a_partition_that_is_deleted_is_woken_at_once_and_nobody_waits_any_more() {
+    let bench = Bench::new();
+    bench.partition.log().unwrap();
+    let wake = Arc::new(FetchWake::new());
+    assert!(bench.partition.park_fetch(0, &wake).is_some());
+    // There is no writer here that could do anything.
+    bench.partition.delete();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let woken = std::pin::pin!(wake.notified()).as_mut().poll(&mut context);
+    assert!(woken.is_ready());
+    assert!(bench.partition.park_fetch(0, &wake).is_none());
+    assert_eq!(bench.partition.log().unwrap_err(), AppendError::Deleted);
 }

@@ -19,9 +19,11 @@ pub(super) enum Wait {
     Disk,
 }
 
-/// How much a fetch may wait for and take.
+/// How much a fetch may wait for and take, and as whom.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
+    /// It is another broker's, which has a copy, or says so.
+    pub(super) is_follower: bool,
     pub(super) min_bytes: usize,
     pub(super) max_bytes: usize,
 }
@@ -136,7 +138,12 @@ pub(super) fn read_now(wanted: &[Wanted], limits: Limits, wait: Wait) -> AllFoun
         let left = limits.max_bytes.saturating_sub(bytes);
         // KIP-74: the first batch of an answer comes whole whatever its size, or a consumer with
         // small limits would never get past it.
-        let Some(found) = read_one(partition, part.want, left, bytes == 0, wait) else {
+        let found = if limits.is_follower {
+            Some(Found::failed(refuse_follower(partition, part.want)))
+        } else {
+            read_one(partition, part.want, left, bytes == 0, wait)
+        };
+        let Some(found) = found else {
             return AllFound { parts, bytes, failed: false, cold: true };
         };
         failed |= found.error != ErrorCode::NONE;
@@ -144,6 +151,12 @@ pub(super) fn read_now(wanted: &[Wanted], limits: Limits, wait: Wait) -> AllFoun
         parts.push(found);
     }
     AllFound { parts, bytes, failed: failed || !present, cold: false }
+}
+
+/// Why no broker may follow a partition that has one replica. Kafka: `Partition.fetchRecords`.
+fn refuse_follower(partition: &Partition, want: Want) -> ErrorCode {
+    let known = check_epoch(want.leader_epoch, partition.leader_epoch());
+    known.err().unwrap_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)
 }
 
 /// What one partition has; `None` if it would have to wait for the disk and must not.
