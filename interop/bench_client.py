@@ -1,6 +1,8 @@
 """librdkafka (confluent-kafka for Python) as the load of a benchmark.
 
 Usage: SCRIPT HOST:PORT create TOPIC PARTITIONS
+       SCRIPT HOST:PORT delete TOPIC
+       SCRIPT HOST:PORT stored TOPIC                  prints how many offsets were given out
        SCRIPT HOST:PORT produce TOPIC RECORDS BYTES   prints records confirmed and seconds
        SCRIPT HOST:PORT consume TOPIC RECORDS         prints records read and seconds
        SCRIPT HOST:PORT first TOPIC GROUPS            prints ms to the first record, a line a group
@@ -62,6 +64,12 @@ def create(topic, partitions):
         future.result(LIMIT_S)
 
 
+def delete(topic):
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    for future in admin.delete_topics([topic]).values():
+        future.result(LIMIT_S)
+
+
 def produce(topic, records, size):
     records, value = int(records), b"x" * int(size)
     before = stored(topic)
@@ -118,6 +126,11 @@ def first(topic, groups):
 
 
 if __name__ == "__main__":
-    {"create": create, "produce": produce, "consume": consume, "first": first}[sys.argv[2]](
-        *sys.argv[3:]
-    )
+    {
+        "create": create,
+        "delete": delete,
+        "stored": lambda topic: print(stored(topic)),
+        "produce": produce,
+        "consume": consume,
+        "first": first,
+    }[sys.argv[2]](*sys.argv[3:])

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: figures to read, never a test. Each stands beside a peer's of the same run.
 
 mod broker;
+mod clients;
 mod first;
 mod idle;
 mod load;
@@ -21,12 +22,21 @@ const BENCHES: &[(&str, Bench)] = &[
     ("broker", broker::run),
 ];
 
+/// Those that take words of their own.
+const CLIENTS: [&str; 3] = ["produce", "consume", "latency"];
+
 /// Runs one benchmark by name.
-pub(crate) fn run(workspace: &Workspace, name: &str) -> Done {
+pub(crate) fn run(workspace: &Workspace, name: &str, words: &[&str]) -> Done {
+    if CLIENTS.contains(&name) {
+        return clients::run(workspace, name, words);
+    }
+    if let Some(word) = words.first() {
+        return Err(format!("{name} takes no {word}").into());
+    }
     if let Some((_, bench)) = BENCHES.iter().find(|(known, _)| *known == name) {
         return bench(workspace);
     }
-    let names: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).collect();
+    let names: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).chain(CLIENTS).collect();
     Err(format!("no benchmark called {name}; there are: {}", names.join(", ")).into())
 }
 

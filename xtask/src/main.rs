@@ -50,6 +50,12 @@ usage: cargo xtask COMMAND
                         four languages, and what must hold at the end
   bench NAME            figures beside Apache Kafka's: start (time to the first answer),
                         idle (memory), first-group-record, broker (CPU a record)
+  bench produce|consume|latency [--quick] [--json FILE] [FILTER ...]
+                        our client beside librdkafka, franz-go and Kafka's own, on
+                        Apache Kafka and on our broker; without a filter all rows, which
+                        takes hours: server=kafka,ottla client=ours,… bytes=100,1024
+                        partitions=1,12 codec=none,lz4 acks=1,all spread=turn,own
+                        runs=N seconds=N warm=N
   sim [--seeds N] [--seed N] [--verbose]
                         client and broker in simulated storms; a seed is a run
   ci                    all of it, with one total at the end";
@@ -81,7 +87,9 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         ["dist", language] => return dist(&workspace, language),
         ["demo", options @ ..] => return demo::run(&workspace, options),
         ["sim", options @ ..] => return sim(&workspace, options),
-        ["bench", name] => return bench::run(&workspace, name).map(|()| ExitCode::SUCCESS),
+        ["bench", name, words @ ..] => {
+            return bench::run(&workspace, name, words).map(|()| ExitCode::SUCCESS);
+        }
         ["tidy"] => return tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         ["ci"] => return ci::run(&workspace),
         ["check"] => check::run(&workspace, &mut report),

@@ -18,6 +18,12 @@ pub(crate) struct Tool {
 
 /// A C compiler.
 pub(crate) static CC: Tool = Tool { name: "cc", probe: &["cc", "--version"], packages: &["gcc"] };
+/// Builds what is in C and of others.
+pub(crate) static MAKE: Tool =
+    Tool { name: "make", probe: &["make", "--version"], packages: &["make"] };
+/// A Go compiler.
+pub(crate) static GO: Tool =
+    Tool { name: "go", probe: &["go", "version"], packages: &["golang-go"] };
 /// A C++ compiler: the C header must be fit for it too.
 pub(crate) static CXX: Tool =
     Tool { name: "c++", probe: &["c++", "--version"], packages: &["g++"] };

@@ -24,6 +24,17 @@ impl Load {
         self.ask(address, &["create", topic, &partitions.to_string()]).map(|_| ())
     }
 
+    pub(super) fn delete(&self, address: &str, topic: &str) -> Done {
+        self.ask(address, &["delete", topic]).map(|_| ())
+    }
+
+    /// How many offsets of the topic the broker has given out.
+    pub(super) fn stored(&self, address: &str, topic: &str) -> Done<u64> {
+        let lines = self.ask(address, &["stored", topic])?;
+        let count = lines.last().and_then(|line| line.parse().ok());
+        count.ok_or_else(|| Stop::Failed(format!("not a count: {lines:?}")))
+    }
+
     /// Sends records of this size without keys, acks=all. Gives the seconds it took.
     pub(super) fn produce(
         &self,

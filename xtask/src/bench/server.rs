@@ -33,6 +33,14 @@ impl Program {
             Self::Kafka(_) => "Apache Kafka 4.4.0",
         }
     }
+
+    /// The name in a filter.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Ours(_) => "ottla",
+            Self::Kafka(_) => "kafka",
+        }
+    }
 }
 
 /// A server's data folder and address, over all its lives.
@@ -52,6 +60,19 @@ impl Home {
             Program::Kafka(classes) => Kafka::format(classes, scratch.path())?,
         };
         Ok(Self { program: program.clone(), scratch, address })
+    }
+
+    /// The same, of which Kafka has these settings too, as `name=value`.
+    pub(super) fn with_settings(
+        workspace: &Workspace,
+        program: &Program,
+        kafka: &[&str],
+    ) -> Done<Self> {
+        let home = Self::new(workspace, program)?;
+        if matches!(program, Program::Kafka(_)) {
+            Kafka::configure(home.scratch.path(), kafka)?;
+        }
+        Ok(home)
     }
 
     pub(super) fn name(&self) -> &'static str {

@@ -62,10 +62,15 @@ impl Kafka {
     /// The same with settings of the caller's, as `name=value`; they hold before our own.
     pub(crate) fn start_with(classes: &Path, dir: &Path, more: &[&str]) -> Done<(Self, Duration)> {
         let address = Self::format(classes, dir)?;
+        Self::configure(dir, more)?;
+        Self::launch(classes, dir, address)
+    }
+
+    /// Adds settings, as `name=value`, to those of a folder formatted before.
+    pub(crate) fn configure(dir: &Path, more: &[&str]) -> Done {
         let properties = dir.join(PROPERTIES);
         let settings = read(&properties)? + &more.join("\n") + "\n";
-        write(&properties, settings)?;
-        Self::launch(classes, dir, address)
+        write(&properties, settings)
     }
 
     /// Settings for a broker that will take over the data folder that is there under `dir`; gives

@@ -1,0 +1,76 @@
+//! How long a record takes to its acknowledgement, at a fixed rate.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use ottla::{Producer, Record, Sent};
+
+use crate::settings::{Settings, Values};
+use crate::{Outcome, PATIENCE, Stretch, now};
+
+/// A sleep ends late by about so much; what is left of the time is waited out awake.
+const EARLY: Duration = Duration::from_micros(200);
+
+pub(crate) fn run(settings: &Settings) -> Outcome {
+    let producer = Producer::new(&settings.options()?)?;
+    let mut values = settings.values()?;
+    let rate: f64 = settings.number("rate")?;
+    let count = |name| -> Outcome<u32> {
+        let span = settings.time(name)?.mul_f64(rate);
+        Ok(u32::try_from(span.as_secs())?)
+    };
+    let (warm, count) = (count("warm")?, count("seconds")?);
+    send_at_a_rate(&producer, settings, &mut values, warm)?;
+    let stretch = Stretch::begin();
+    let mut waited = send_at_a_rate(&producer, settings, &mut values, count)?;
+    waited.sort_unstable();
+    let at = |hundredth: usize| -> f64 {
+        let place = (waited.len() * hundredth / 100).min(waited.len().saturating_sub(1));
+        waited.get(place).map_or(f64::NAN, |waited| waited.as_secs_f64() * 1e6)
+    };
+    let (p50, p99, max) = (at(50), at(99), at(100));
+    stretch.end(&format!("warm={warm} records={count} p50={p50:.1} p99={p99:.1} max={max:.1}"));
+    producer.close(PATIENCE)?;
+    Ok(())
+}
+
+/// Sends so many records, each when it is due, whatever became of those before; a thread waits for
+/// them. How long each took from when it was due.
+fn send_at_a_rate(
+    producer: &Producer,
+    settings: &Settings,
+    values: &mut Values,
+    count: u32,
+) -> Outcome<Vec<Duration>> {
+    let topic = settings.word("topic")?;
+    let partitions: u32 = settings.number("partitions")?;
+    let every = Duration::from_secs_f64(1.0 / settings.number::<f64>("rate")?);
+    let (tell, told) = mpsc::channel::<(Instant, Sent)>();
+    let waiter = std::thread::spawn(move || {
+        let wait = |(due, sent): (Instant, Sent)| {
+            sent.wait(PATIENCE).map(|_| now().saturating_duration_since(due))
+        };
+        told.into_iter().map(wait).collect::<Result<Vec<_>, _>>()
+    });
+    let begin = now();
+    for number in 0..count {
+        let due = begin + every * number;
+        wait_until(due);
+        let partition = i32::try_from(number % partitions)?;
+        let record = Record::to(topic).partition(partition).value(values.next());
+        tell.send((due, producer.send(&record)?))?;
+    }
+    drop(tell);
+    Ok(waiter.join().map_err(|_| "the waiting thread panicked")??)
+}
+
+/// Sleeps until shortly before the time, and then looks at the clock.
+fn wait_until(due: Instant) {
+    let ahead = due.saturating_duration_since(now()).saturating_sub(EARLY);
+    if !ahead.is_zero() {
+        std::thread::sleep(ahead);
+    }
+    while now() < due {
+        std::hint::spin_loop();
+    }
+}
