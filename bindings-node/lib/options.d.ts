@@ -220,16 +220,38 @@ export interface ProducerOptions extends CommonOptions {
   /** The same as `compressionZstdLevel`. */
   'compression.zstd.level'?: number
   /**
-   * Who chooses a record's partition if it names none: default and key_hash hash the key as Kafka's
-   * own client does, round_robin and random ignore it. Default default.
+   * Who chooses a record's partition if it names none. By the key: default and key_hash as Kafka's
+   * own client, crc32 as librdkafka's default, fnv1a as Sarama's. Whatever the key: round_robin,
+   * random, sticky. librdkafka's names murmur2_random, consistent_random and fnv1a_random are
+   * key_hash, crc32 and fnv1a with partitioner.keyless at random. Default default.
    */
-  partitioner?: 'default' | 'key_hash' | 'round_robin' | 'random'
+  partitioner?: 'default' | 'key_hash' | 'crc32' | 'fnv1a' | 'round_robin' | 'random' | 'sticky' | 'murmur2_random' | 'consistent_random' | 'fnv1a_random'
   /**
-   * Who chooses for a record without a key, under default and key_hash. Default round_robin.
+   * Who chooses for a record without a key where keys are hashed: each partition in its turn, one
+   * until a batch for it is full (KIP-794, the way of Kafka's own client), or any. An empty key is
+   * a key, but not for crc32. Default round_robin.
    */
-  partitionerKeyless?: 'round_robin' | 'random'
+  partitionerKeyless?: 'round_robin' | 'sticky' | 'random'
   /** The same as `partitionerKeyless`. */
-  'partitioner.keyless'?: 'round_robin' | 'random'
+  'partitioner.keyless'?: 'round_robin' | 'sticky' | 'random'
+  /**
+   * Whether sticky goes more often to partitions for which fewer batches wait. Default true.
+   */
+  partitionerAdaptive?: boolean
+  /** The same as `partitionerAdaptive`. */
+  partitionerAdaptivePartitioningEnable?: boolean
+  /** The same as `partitionerAdaptive`. */
+  'partitioner.adaptive.partitioning.enable'?: boolean
+  /**
+   * Sticky leaves out the partitions of a broker that has taken no waiting batch for so long; 0
+   * leaves out none. Without effect if partitioner.adaptive.partitioning.enable is false. Default 0
+   * ms; from 0 to 2147483647.
+   */
+  partitionerAvailabilityTimeout?: number
+  /** The same as `partitionerAvailabilityTimeout`. */
+  partitionerAvailabilityTimeoutMs?: number
+  /** The same as `partitionerAvailabilityTimeout`. */
+  'partitioner.availability.timeout.ms'?: number
 }
 
 /** Options of consumers. */

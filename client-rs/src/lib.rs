@@ -40,6 +40,8 @@ pub use consumer::{
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use process::Process;
-pub use producer::{Close, Failure, Flush, Producer, ProducerStats, Room, Sent, SentMany};
+pub use producer::{
+    Close, Failure, Flush, Partitioner, Partitions, Producer, ProducerStats, Room, Sent, SentMany,
+};
 pub use record::{Delivery, Header, Record, TopicPartition};
 pub use state::completion::{Completed, Completions};

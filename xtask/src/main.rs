@@ -42,6 +42,9 @@ usage: cargo xtask COMMAND
   interop vectors [--check]
                         samples of all messages by Kafka's own classes, written to
                         conformance/vectors; --check only compares
+  interop partitioners [--check]
+                        where Kafka's own client, librdkafka and Sarama put keys,
+                        written to conformance/partitioners; --check only compares
   interop diff [--only NAME] [--against HOST:PORT]
                         the conversations of conformance/conversations with our
                         broker and with Apache Kafka, answers compared field by field
@@ -100,6 +103,12 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         }
         ["interop", "vectors", "--check"] => {
             interop::run(&workspace, &mut report, "vectors")?;
+        }
+        ["interop", "partitioners"] => {
+            report.tests("interop partitioners", || interop::renew_partitioners(&workspace));
+        }
+        ["interop", "partitioners", "--check"] => {
+            interop::run(&workspace, &mut report, "partitioners")?;
         }
         ["interop", "diff", options @ ..] => interop::diff(&workspace, &mut report, options)?,
         ["interop", name] => interop::run(&workspace, &mut report, name)?,

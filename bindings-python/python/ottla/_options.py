@@ -136,12 +136,27 @@ class ProducerOptions(CommonOptions, total=False):
     #: Level of zstd; above 19 its readers need tens of MiB each. Default 3; from -131072 to 22.
     compression_zstd_level: int
 
-    #: Who chooses a record's partition if it names none: default and key_hash hash the key as
-    #: Kafka's own client does, round_robin and random ignore it. Default default.
-    partitioner: Literal["default", "key_hash", "round_robin", "random"]
+    #: Who chooses a record's partition if it names none. By the key: default and key_hash as
+    #: Kafka's own client, crc32 as librdkafka's default, fnv1a as Sarama's. Whatever the key:
+    #: round_robin, random, sticky. librdkafka's names murmur2_random, consistent_random and
+    #: fnv1a_random are key_hash, crc32 and fnv1a with partitioner.keyless at random. Default
+    #: default.
+    partitioner: Literal["default", "key_hash", "crc32", "fnv1a", "round_robin", "random", "sticky", "murmur2_random", "consistent_random", "fnv1a_random"]
 
-    #: Who chooses for a record without a key, under default and key_hash. Default round_robin.
-    partitioner_keyless: Literal["round_robin", "random"]
+    #: Who chooses for a record without a key where keys are hashed: each partition in its turn, one
+    #: until a batch for it is full (KIP-794, the way of Kafka's own client), or any. An empty key
+    #: is a key, but not for crc32. Default round_robin.
+    partitioner_keyless: Literal["round_robin", "sticky", "random"]
+
+    #: Whether sticky goes more often to partitions for which fewer batches wait. Default true.
+    partitioner_adaptive: bool
+    partitioner_adaptive_partitioning_enable: bool
+
+    #: Sticky leaves out the partitions of a broker that has taken no waiting batch for so long; 0
+    #: leaves out none. Without effect if partitioner.adaptive.partitioning.enable is false. Default
+    #: 0 ms; from 0 to 2147483647.
+    partitioner_availability_timeout: int
+    partitioner_availability_timeout_ms: int
 
 
 class ConsumerOptions(CommonOptions, total=False):

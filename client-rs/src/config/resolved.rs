@@ -7,7 +7,7 @@ use ottla_protocol::record::{Codec, Compression};
 use super::options::{Address, Options};
 use super::table::OptionScope;
 use crate::error::{Error, ErrorKind};
-use crate::producer::partitioner::{Keyless, Partitioner};
+use crate::producer::partitioner::{KeyHash, Keyless, Rule, Rules, Sticking};
 
 /// What every client needs to know.
 #[derive(Debug, Clone)]
@@ -112,10 +112,10 @@ pub(crate) struct ProducerConfig {
     pub(crate) retries: u32,
     /// `compression.type` and the level of that codec.
     pub(crate) codec: Codec,
-    /// `partitioner`.
-    pub(crate) partitioner: Partitioner,
-    /// `partitioner.keyless`.
-    pub(crate) keyless: Keyless,
+    /// `partitioner` and what belongs to it.
+    pub(crate) rules: Rules,
+    /// `partitioner.availability.timeout.ms`; zero is off.
+    pub(crate) availability_timeout: Duration,
 }
 
 /// Batches of a producer that a broker remembers for each partition.
@@ -146,15 +146,8 @@ impl ProducerConfig {
             in_flight_max: options.number("max.in.flight.requests.per.connection")?,
             retries: options.number("retries")?,
             codec: codec(options)?,
-            partitioner: match options.text("partitioner")? {
-                "round_robin" => Partitioner::RoundRobin,
-                "random" => Partitioner::Random,
-                _ => Partitioner::KeyHash,
-            },
-            keyless: match options.text("partitioner.keyless")? {
-                "random" => Keyless::Random,
-                _ => Keyless::RoundRobin,
-            },
+            rules: rules(options)?,
+            availability_timeout: availability_timeout(options)?,
         };
         if config.idempotent && config.in_flight_max > BATCHES_REMEMBERED {
             return Err(contradiction(format!(
@@ -184,6 +177,37 @@ pub(crate) fn note_foreign(options: &Options, foreign: OptionScope) {
 
 fn contradiction(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOption, text)
+}
+
+/// How partitions are chosen.
+fn rules(options: &Options) -> Result<Rules, Error> {
+    let word = options.text("partitioner")?;
+    let rule = match word {
+        "round_robin" => Rule::Keyless(Keyless::RoundRobin),
+        "random" => Rule::Keyless(Keyless::Random),
+        "sticky" => Rule::Keyless(Keyless::Sticky),
+        "crc32" | "consistent_random" => Rule::Hash(KeyHash::Crc32),
+        "fnv1a" | "fnv1a_random" => Rule::Hash(KeyHash::Fnv1a),
+        _ => Rule::Hash(KeyHash::Murmur2),
+    };
+    // librdkafka's names say both: the hash, and that records without a key go anywhere.
+    let anywhere = word.ends_with("_random") && !options.is_set("partitioner.keyless");
+    let keyless = match options.text("partitioner.keyless")? {
+        _ if anywhere => Keyless::Random,
+        "random" => Keyless::Random,
+        "sticky" => Keyless::Sticky,
+        _ => Keyless::RoundRobin,
+    };
+    let adaptive = options.bool("partitioner.adaptive.partitioning.enable")?;
+    let sticking = Sticking::new(options.number("batch.size")?, adaptive);
+    Ok(Rules { rule, keyless, sticking })
+}
+
+/// KIP-794: it counts only where queues are looked at.
+fn availability_timeout(options: &Options) -> Result<Duration, Error> {
+    let timeout = options.duration("partitioner.availability.timeout.ms")?;
+    let adaptive = options.bool("partitioner.adaptive.partitioning.enable")?;
+    Ok(if adaptive { timeout } else { Duration::ZERO })
 }
 
 /// The codec of the batches, at its own level. Kafka: KIP-390.

@@ -12,6 +12,8 @@ use std::time::Instant;
 
 pub use self::delivery::{Sent, SentMany};
 pub use self::lifecycle::{Close, Failure, Flush};
+use self::partitioner::{Own, Rule};
+pub use self::partitioner::{Partitioner, Partitions};
 pub use self::room::Room;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, ClientHandle, clock};
@@ -88,7 +90,28 @@ impl Producer {
     ///
     /// `InvalidOption` if an option is missing, or two contradict each other.
     pub fn new(options: &Options) -> Result<Self, Error> {
-        let config = ProducerConfig::new(options)?;
+        Self::of(ProducerConfig::new(options)?)
+    }
+
+    /// The same, with a rule of the program's own for the partitions of records that name none.
+    ///
+    /// `InvalidOption` also if an option chooses a rule.
+    pub fn with_partitioner(
+        options: &Options,
+        partitioner: impl Partitioner + 'static,
+    ) -> Result<Self, Error> {
+        for name in ["partitioner", "partitioner.keyless"] {
+            if options.is_set(name) {
+                let text = format!("`{name}` is set, and the program brings a partitioner");
+                return Err(Error::new(ErrorKind::InvalidOption, text));
+            }
+        }
+        let mut config = ProducerConfig::new(options)?;
+        config.rules.rule = Rule::Own(Own(Arc::new(partitioner)));
+        Self::of(config)
+    }
+
+    fn of(config: ProducerConfig) -> Result<Self, Error> {
         Process::watch()?;
         let face = Accumulator::new(&config, Arc::<Wake>::default());
         let (client, starting, process) = (OnceLock::new(), Mutex::default(), Process::current());

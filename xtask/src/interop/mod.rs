@@ -8,6 +8,7 @@ mod kafka;
 mod kcat;
 mod log;
 mod ours;
+mod partitioners;
 mod spec;
 mod vectors;
 mod wire;
@@ -15,6 +16,7 @@ mod wire;
 pub(crate) use confluent::environment as confluent_environment;
 pub(crate) use kafka::Kafka;
 pub(crate) use ours::{OurBroker, Profile};
+pub(crate) use partitioners::renew as renew_partitioners;
 pub(crate) use vectors::renew as renew_vectors;
 pub(crate) use wire::wait_until_it_answers;
 
@@ -26,6 +28,7 @@ type Suite = fn(&Workspace) -> Done<Count>;
 const SUITES: &[(&str, Suite)] = &[
     ("spec", spec::against_kafka),
     ("vectors", vectors::check),
+    ("partitioners", partitioners::check),
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),

@@ -1,5 +1,6 @@
 //! What the sending machine does with the face: it takes batches, and makes topics known.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -10,8 +11,8 @@ use super::batch::Manners;
 use super::slot::Slot;
 use super::staging::{self, Staged, StagedRecord};
 use super::topics::{TopicFace, Topics};
-use super::{Accumulator, AppendError, no_partition};
-use crate::error::{Error, Outcome};
+use super::{Accumulator, AppendError};
+use crate::error::{Error, ErrorKind, Outcome};
 use crate::record::Record;
 use crate::state::completion::{Completion, Forward, Outcome as Ending};
 use crate::state::guard::lock;
@@ -47,17 +48,18 @@ impl Accumulator {
         topics.map(|(topic, at)| (Arc::clone(topic), at.opened_at, at.completion.id())).collect()
     }
 
-    /// Makes a topic known, or known anew, and moves its staged records to their partitions.
-    pub(crate) fn publish(&self, topic: Arc<TopicFace>) {
-        // Held from before the move to after the topic is known: a later record cannot overtake.
+    /// Makes topics known, or known anew, and moves their staged records to their partitions.
+    pub(crate) fn publish(&self, known: impl IntoIterator<Item = Arc<TopicFace>>) {
+        // Held from before the move to after the topics are known: a later record cannot overtake.
         let mut staging = lock(&self.staging);
-        let staged = staging.topics.remove(&topic.name);
-        self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
-        if let Some(staged) = staged {
-            self.unstage(&topic, staged);
-        }
         let mut topics = Topics::clone(&self.topics.load());
-        topics.insert(Arc::clone(&topic.name), topic);
+        for topic in known {
+            if let Some(staged) = staging.topics.remove(&topic.name) {
+                self.unstage(&topic, staged);
+            }
+            topics.insert(Arc::clone(&topic.name), topic);
+        }
+        self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
         self.topics.store(Arc::new(topics));
         self.recent.changed();
         drop(staging);
@@ -98,17 +100,18 @@ impl Accumulator {
         observed: bool,
     ) -> (Arc<Completion>, u32) {
         let mut token = None;
-        let result = match topic.slot_for(record, self.rules) {
-            // The staged chunk is given up next, so the budget is passed for a moment at most.
-            Some(slot) => self.append_slot(
-                slot,
-                (record, record.timestamp.unwrap_or(-1)),
-                &mut self.room(None, Manners::Force),
-                &|| opened_at,
-                &mut |batch, index| token = Some((Arc::clone(batch), index)),
-            ),
-            None => Err(AppendError::Failed(no_partition(topic, record))),
-        };
+        // The staged chunk is given up next, so the budget is passed for a moment at most.
+        let mut room = self.room(None, Manners::Force);
+        let keep = &mut |batch: &Arc<Completion>, index| token = Some((Arc::clone(batch), index));
+        let timed = (record, record.timestamp.unwrap_or(-1));
+        // A partitioner of the program's own runs here on the client's thread, which must go on.
+        let placing =
+            AssertUnwindSafe(|| self.append_timed(topic, timed, &mut room, &|| opened_at, keep));
+        let result = catch_unwind(placing).unwrap_or_else(|_| {
+            let text = "the program's partitioner panicked";
+            let error = Error::new(ErrorKind::InvalidPartition, text).with_topic(&topic.name);
+            Err(AppendError::Failed(error.with_outcome(Outcome::NotSent)))
+        });
         token.unwrap_or_else(|| {
             let error = match result {
                 Err(AppendError::Failed(error)) => error,

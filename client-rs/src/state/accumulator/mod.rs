@@ -29,7 +29,7 @@ use super::parker::{Signal, Sleeper};
 use super::wake::Wake;
 use crate::config::ProducerConfig;
 use crate::error::{Error, ErrorKind, Outcome};
-use crate::producer::partitioner::{Keyless, Partitioner};
+use crate::producer::partitioner::Rules;
 use crate::record::Record;
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ pub(crate) struct Unreported {
 pub(crate) struct Accumulator {
     batch_bytes: usize,
     record_bytes_max: usize,
-    rules: (Partitioner, Keyless),
+    rules: Rules,
     pub(crate) memory: Arc<Memory>,
     pub(crate) wake: Arc<Wake>,
     topics: ArcSwap<Topics>,
@@ -109,7 +109,7 @@ impl Accumulator {
         Arc::new(Self {
             batch_bytes: config.batch_bytes,
             record_bytes_max: config.request_bytes_max.min(config.memory_bytes),
-            rules: (config.partitioner, config.keyless),
+            rules: config.rules.clone(),
             memory: Memory::new(config.memory_bytes),
             wake,
             topics: ArcSwap::default(),
@@ -169,11 +169,53 @@ impl Accumulator {
         room: &mut Room<'_>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), AppendError> {
-        let Some(slot) = topic.slot_for(record, self.rules) else {
-            return Err(AppendError::Failed(no_partition(topic, record)));
-        };
         let timestamp = record.timestamp.unwrap_or(moment.now_ms);
-        self.append_slot(slot, (record, timestamp), room, &moment.clock, keep)
+        self.append_timed(topic, (record, timestamp), room, &moment.clock, keep)
+    }
+
+    #[inline]
+    fn append_timed(
+        &self,
+        topic: &TopicFace,
+        record: (&Record<'_>, i64),
+        room: &mut Room<'_>,
+        clock: &dyn Fn() -> Instant,
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), AppendError> {
+        if self.rules.may_stick() {
+            return self.append_sticky(topic, record, room, clock, keep);
+        }
+        let slot = topic.slot_for(record.0, &self.rules);
+        let slot = slot.map_err(|number| AppendError::Failed(no_partition(topic, number)))?;
+        let result = self.append_slot(slot, record, room, (clock, true), keep);
+        result.map_err(|refusal| self.append_error(slot, &refusal))
+    }
+
+    /// The same where records may stick to a partition: a full batch sends the next one elsewhere.
+    fn append_sticky(
+        &self,
+        topic: &TopicFace,
+        record: (&Record<'_>, i64),
+        room: &mut Room<'_>,
+        clock: &dyn Fn() -> Instant,
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), AppendError> {
+        let sticks = self.rules.sticks(record.0);
+        loop {
+            let slot = topic.slot_for(record.0, &self.rules);
+            let slot = slot.map_err(|number| AppendError::Failed(no_partition(topic, number)))?;
+            match self.append_slot(slot, record, room, (clock, !sticks), keep) {
+                Ok(()) if sticks => topic.cursor.note_put(rough_len(record.0)),
+                Ok(()) => {}
+                // There is no open batch left to be full.
+                Err(Refusal::Full) if sticks => {
+                    topic.cursor.note_put(self.rules.sticking.bytes_max);
+                    continue;
+                }
+                Err(refusal) => return Err(self.append_error(slot, &refusal)),
+            }
+            return Ok(());
+        }
     }
 
     #[inline]
@@ -182,11 +224,11 @@ impl Accumulator {
         slot: &Arc<Slot>,
         record: (&Record<'_>, i64),
         room: &mut Room<'_>,
-        clock: &dyn Fn() -> Instant,
+        (now, stay): (&dyn Fn() -> Instant, bool),
         keep: &mut impl FnMut(&Arc<Completion>, u32),
-    ) -> Result<(), AppendError> {
+    ) -> Result<(), Refusal> {
         let list = &|| lock(&self.ready).push(Arc::clone(slot));
-        let opening = Opening { next_id: &|| self.take_id(), now: clock, list };
+        let opening = Opening { next_id: &|| self.take_id(), now, list, stay };
         let mut news = News::None;
         let result = slot.append(record, room, &opening, keep, &mut news);
         match news {
@@ -194,11 +236,16 @@ impl Accumulator {
             News::Begun => self.wake.wake_if_idle(),
             News::Full => self.wake.wake(),
         }
-        result.map_err(|refusal| match refusal {
+        result
+    }
+
+    #[cold]
+    fn append_error(&self, slot: &Slot, refusal: &Refusal) -> AppendError {
+        match *refusal {
             Refusal::Memory(bytes) => AppendError::Memory(bytes),
             Refusal::Closed | Refusal::Full => AppendError::Failed(self.refusal()),
             Refusal::Length => AppendError::Failed(too_long(&slot.topic)),
-        })
+        }
     }
 
     fn take_id(&self) -> u64 {
@@ -346,8 +393,15 @@ fn check_partition(record: &Record<'_>) -> Result<(), Error> {
     }
 }
 
-fn no_partition(topic: &TopicFace, record: &Record<'_>) -> Error {
-    let partition = record.partition.unwrap_or(-1);
+/// Bytes of a record, about.
+fn rough_len(record: &Record<'_>) -> usize {
+    let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+    let headers = record.headers.iter().map(|header| header.key.len() + len(header.value));
+    // Lengths, deltas and attributes take 7 at least.
+    7 + len(record.key) + len(record.value) + headers.sum::<usize>()
+}
+
+fn no_partition(topic: &TopicFace, partition: i32) -> Error {
     let text = format!("the topic has partitions 0 to {}", topic.slots.len().saturating_sub(1));
     Error::new(ErrorKind::InvalidPartition, text)
         .with_topic(&topic.name)

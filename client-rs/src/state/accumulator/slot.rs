@@ -1,6 +1,7 @@
 //! One partition as senders see it: the batch they write into, and those that became full.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -20,6 +21,12 @@ pub(crate) struct Slot {
     pub(crate) key: usize,
     pub(crate) topic: Arc<str>,
     pub(crate) partition: i32,
+    /// Batches in it, open and full.
+    held: AtomicUsize,
+    /// Batches that the machine has taken from it and not sent yet, as it was told last.
+    waiting: AtomicUsize,
+    /// The partition's broker takes nothing.
+    away: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +47,9 @@ pub(crate) struct Opening<'a> {
     /// Puts the slot among those with news. Called under the slot's lock: whoever writes into a
     /// batch finds that the machine will look there, however slow the thread is that began it.
     pub(crate) list: &'a dyn Fn(),
+    /// Whether a full batch is followed by another one here. If not, the record is refused as
+    /// [`Refusal::Full`], and finds no open batch the next time.
+    pub(crate) stay: bool,
 }
 
 /// What the machine must be told of.
@@ -61,7 +71,41 @@ pub(crate) struct OpenInfo {
 
 impl Slot {
     pub(crate) fn new(key: usize, topic: &Arc<str>, partition: i32) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), key, topic: Arc::clone(topic), partition })
+        Arc::new(Self {
+            inner: Mutex::default(),
+            key,
+            topic: Arc::clone(topic),
+            partition,
+            held: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            away: AtomicBool::new(false),
+        })
+    }
+
+    /// Batches that wait to be sent.
+    pub(crate) fn queued(&self) -> usize {
+        let held = self.held.load(Ordering::Relaxed);
+        held.saturating_add(self.waiting.load(Ordering::Relaxed))
+    }
+
+    /// Notes how many batches wait with the machine.
+    pub(crate) fn tell_waiting(&self, batches: usize) {
+        self.waiting.store(batches, Ordering::Relaxed);
+    }
+
+    /// Whether the partition's broker takes nothing.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the partition's broker takes nothing.
+    pub(crate) fn tell_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Whether there is a batch that records are written into.
+    pub(crate) fn has_open(&self) -> bool {
+        lock(&self.inner).open.is_some()
     }
 
     /// Writes a record into the open batch, or a new one if that is full; `keep` takes its place.
@@ -90,6 +134,10 @@ impl Slot {
                     inner.full.extend(inner.open.take());
                     *news = News::Full;
                     (opening.list)();
+                    if !opening.stay {
+                        inner.listed = false;
+                        return Err(Refusal::Full);
+                    }
                 }
                 Err(refusal) => return Err(refusal),
             }
@@ -100,6 +148,7 @@ impl Slot {
         let index = open.append(record, timestamp, room)?;
         keep(&open.completion, index);
         inner.open = Some(open);
+        self.held.fetch_add(1, Ordering::Relaxed);
         if !inner.listed && *news == News::None {
             *news = News::Begun;
             (opening.list)();
@@ -112,6 +161,7 @@ impl Slot {
     pub(crate) fn take_full(&self, into: &mut VecDeque<OpenBatch>) -> Option<OpenInfo> {
         let inner = &mut *lock(&self.inner);
         into.append(&mut inner.full);
+        self.held.store(usize::from(inner.open.is_some()), Ordering::Relaxed);
         let info = inner
             .open
             .as_ref()
@@ -125,6 +175,7 @@ impl Slot {
         let inner = &mut *lock(&self.inner);
         into.append(&mut inner.full);
         into.extend(inner.open.take());
+        self.held.store(0, Ordering::Relaxed);
         inner.listed = false;
     }
 
@@ -157,7 +208,7 @@ mod tests {
             listed.set(listed.get() + 1);
             assert!(slot.inner.try_lock().is_err(), "others can write");
         };
-        let opening = Opening { next_id: &|| 1, now: &Instant::now, list: &list };
+        let opening = Opening { next_id: &|| 1, now: &Instant::now, list: &list, stay: true };
         let value = [7; 100];
         for (records, lists) in [(1, 1), (2, 2)] {
             let record = (&Record::to("t").value(&value), 5);

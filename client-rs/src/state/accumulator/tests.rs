@@ -20,8 +20,9 @@ fn topic(name: &str, partitions: i32) -> Arc<TopicFace> {
     let name: Arc<str> = name.into();
     let slots =
         (0..partitions).map(|number| Slot::new(usize::try_from(number).unwrap(), &name, number));
-    let slots = slots.collect();
-    Arc::new(TopicFace { name, slots, led: Vec::new(), cursor: Arc::new(Cursor::new(0)) })
+    let slots: Vec<_> = slots.collect();
+    let leaders = vec![Some(1); slots.len()];
+    TopicFace::new(&name, slots, leaders, Arc::new(Cursor::new(0)))
 }
 
 fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, u32), AppendError> {
@@ -69,7 +70,7 @@ fn records_of_a_topic_not_known_yet_keep_their_order_with_later_ones() {
     }
     assert_eq!(face.staged().len(), 1);
     let topic = topic("t", 2);
-    face.publish(Arc::clone(&topic));
+    face.publish([Arc::clone(&topic)]);
     assert!(face.staged().is_empty());
     for number in 100..110 {
         let value = number.to_string();
@@ -89,7 +90,7 @@ fn a_staged_record_for_a_partition_that_is_not_there_fails_alone() {
     let face = face("");
     let good = send(&face, &Record::to("t").partition(1).value("a")).unwrap();
     let bad = send(&face, &Record::to("t").partition(2).value("b")).unwrap();
-    face.publish(topic("t", 2));
+    face.publish([topic("t", 2)]);
     assert_eq!(face.take_unreported(None).count, 0, "its sender can see it");
     assert!(good.0.result(good.1).is_none());
     let error = bad.0.result(bad.1).unwrap().unwrap_err();
@@ -100,7 +101,7 @@ fn a_staged_record_for_a_partition_that_is_not_there_fails_alone() {
 fn explicit_partitions_are_checked_against_the_topic() {
     let face = face("");
     assert_eq!(refused(&face, &Record::to("t").partition(-1)), ErrorKind::InvalidPartition);
-    face.publish(topic("t", 3));
+    face.publish([topic("t", 3)]);
     assert!(send(&face, &Record::to("t").partition(2)).is_ok());
     assert_eq!(refused(&face, &Record::to("t").partition(3)), ErrorKind::InvalidPartition);
     assert_eq!(refused(&face, &Record::to("t").partition(-1)), ErrorKind::InvalidPartition);
@@ -120,7 +121,7 @@ fn names_that_no_topic_can_have_are_refused_at_once() {
 #[test]
 fn a_record_of_the_largest_size_goes_and_one_byte_more_does_not() {
     let face = face("max.request.size=5000");
-    face.publish(topic("t", 1));
+    face.publish([topic("t", 1)]);
     let value = [1; 6000];
     let fits = |len: usize| {
         let record = Record::to("t").key("key").value(&value[..len]);
@@ -135,7 +136,7 @@ fn a_record_of_the_largest_size_goes_and_one_byte_more_does_not() {
 #[test]
 fn without_memory_a_record_waits_and_leaves_no_trace() {
     let face = face("buffer.memory=32768");
-    face.publish(topic("t", 3));
+    face.publish([topic("t", 3)]);
     for partition in 0..2 {
         send(&face, &Record::to("t").partition(partition).value("a")).unwrap();
     }
@@ -154,7 +155,7 @@ fn without_memory_a_record_waits_and_leaves_no_trace() {
 #[test]
 fn a_sender_stands_behind_those_who_wait_for_memory() {
     let face = face("buffer.memory=49152");
-    face.publish(topic("t", 3));
+    face.publish([topic("t", 3)]);
     send(&face, &Record::to("t").partition(0).value("a")).unwrap();
     let place = face.memory.queue(49_152, None);
     let behind = send(&face, &Record::to("t").partition(1).value("a"));
@@ -167,7 +168,7 @@ fn a_sender_stands_behind_those_who_wait_for_memory() {
 fn the_machine_hears_of_begun_and_of_full_batches_and_of_nothing_else() {
     let face = face("batch.size=1000");
     let topic = topic("t", 1);
-    face.publish(Arc::clone(&topic));
+    face.publish([Arc::clone(&topic)]);
     let value = [0; 100];
     let record = Record::to("t").value(&value);
     let mut ready = Vec::new();
@@ -191,7 +192,7 @@ fn the_machine_hears_of_begun_and_of_full_batches_and_of_nothing_else() {
 #[test]
 fn a_closed_face_refuses_for_the_reason_it_was_closed_for() {
     let face = face("");
-    face.publish(topic("t", 1));
+    face.publish([topic("t", 1)]);
     face.refuse(Some(&Error::new(ErrorKind::ProducerFenced, "another one took over")));
     face.refuse(Some(&Error::closed()));
     assert_eq!(refused(&face, &Record::to("t")), ErrorKind::ProducerFenced);
@@ -204,7 +205,7 @@ fn records_whose_topic_becomes_known_take_little_more_than_they_took_before() {
         while send(&face, &Record::to("t").partition(0).value(b"small")).is_ok() {}
         assert!(face.memory.used() <= 65_536);
         let topic = topic("t", 1);
-        face.publish(Arc::clone(&topic));
+        face.publish([Arc::clone(&topic)]);
         let used = face.memory.used();
         assert!(used <= 65_536 + 16_384, "{used} bytes in batches of {batch}");
     }

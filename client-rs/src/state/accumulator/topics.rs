@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use super::slot::Slot;
-use crate::producer::partitioner::{Choice, Cursor, Keyless, Partitioner, partition};
+use crate::producer::partitioner::{Choice, Cursor, Rules};
 use crate::record::Record;
 
 /// A topic with its partitions. Replaced whole when something changes.
@@ -17,26 +17,36 @@ use crate::record::Record;
 pub(crate) struct TopicFace {
     pub(crate) name: Arc<str>,
     pub(crate) slots: Vec<Arc<Slot>>,
+    /// Who leads each.
+    pub(crate) leaders: Vec<Option<i32>>,
     /// Partitions with a leader; empty if all or none have one.
     pub(crate) led: Vec<usize>,
     pub(crate) cursor: Arc<Cursor>,
 }
 
 impl TopicFace {
-    /// The partition for a record; `None` if it names one that is not there.
+    /// A topic with these partitions, and the cursor that it goes on with.
+    pub(crate) fn new(
+        name: &Arc<str>,
+        slots: Vec<Arc<Slot>>,
+        leaders: Vec<Option<i32>>,
+        cursor: Arc<Cursor>,
+    ) -> Arc<Self> {
+        debug_assert_eq!(slots.len(), leaders.len(), "both are of all partitions");
+        let numbered = leaders.iter().enumerate();
+        let led: Vec<usize> = numbered.filter_map(|(at, leader)| leader.map(|_| at)).collect();
+        let led = if led.len() == leaders.len() { Vec::new() } else { led };
+        Arc::new(Self { name: Arc::clone(name), slots, leaders, led, cursor })
+    }
+
+    /// The partition for a record; its number, if there is none of it.
     #[inline]
-    pub(crate) fn slot_for(
-        &self,
-        record: &Record<'_>,
-        rules: (Partitioner, Keyless),
-    ) -> Option<&Arc<Slot>> {
-        let index = if let Some(named) = record.partition {
-            usize::try_from(named).ok()?
-        } else {
-            let choice = Choice { count: self.slots.len(), led: &self.led, cursor: &self.cursor };
-            partition(rules.0, rules.1, record.key, &choice)
-        };
-        self.slots.get(index)
+    pub(crate) fn slot_for(&self, record: &Record<'_>, rules: &Rules) -> Result<&Arc<Slot>, i32> {
+        let number = record.partition.unwrap_or_else(|| {
+            let Self { slots, leaders, led, cursor, .. } = self;
+            rules.choose(record, &Choice { leaders, led, slots, cursor })
+        });
+        usize::try_from(number).ok().and_then(|at| self.slots.get(at)).ok_or(number)
     }
 }
 

@@ -122,6 +122,7 @@ impl Sender {
         let ended = std::mem::take(&mut partition.queue.ended);
         if partition.is_idle() {
             self.active.remove(&key);
+            partition.slot.tell_waiting(0);
         }
         for Ended { completion, holders, records, bytes, ending } in ended {
             self.outstanding.remove(&completion.id());

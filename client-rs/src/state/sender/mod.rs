@@ -5,6 +5,7 @@ pub(crate) mod batch;
 mod dispatch;
 mod flush;
 mod identity;
+mod loads;
 mod produce;
 mod queue;
 mod topics;
@@ -48,6 +49,8 @@ struct Node {
     muted_until: Option<Instant>,
     /// Requests made, which the partition to begin with rotates by.
     requests: usize,
+    /// Since when it takes nothing of what waits for it.
+    stalled_since: Option<Instant>,
 }
 
 /// A request without an answer yet.
@@ -75,6 +78,10 @@ pub(crate) struct Sender {
     tokens: u64,
     identity: Identity,
     cluster_version: Option<u64>,
+    /// Brokers whose partitions senders were told to leave out.
+    away: BTreeSet<i32>,
+    /// Leaders were learnt since that was told.
+    leaders_changed: bool,
     /// Batches taken and not resolved.
     outstanding: BTreeSet<u64>,
     flushes: Flushes,
@@ -101,6 +108,8 @@ impl Sender {
             tokens: 0,
             identity,
             cluster_version: None,
+            away: BTreeSet::new(),
+            leaders_changed: false,
             outstanding: BTreeSet::new(),
             flushes: Flushes::default(),
             close_by: None,
@@ -238,6 +247,7 @@ impl Sender {
             next.add(Some(now + self.config.linger.max(Duration::from_millis(1))));
         }
         next.add(self.nodes.values().filter_map(|node| node.muted_until).min());
+        next.add(self.away_at());
         for (_, opened_at, _) in self.face.staged() {
             next.add(Some(opened_at + self.config.topic_timeout()));
         }
@@ -307,6 +317,7 @@ impl Machine for Sender {
             self.ask_identity(cx);
         }
         self.produce(cx);
+        self.tell_loads(cx.now);
         self.finish_flushes();
         if self.close_by.is_some_and(|_| self.close(cx)) {
             return Next::Ended;
@@ -316,6 +327,10 @@ impl Machine for Sender {
 
     fn handle_begun(&mut self, token: u64) {
         if self.unbegun.remove(&token).is_some() {
+            let node = self.open.get(&token).map(|open| open.node);
+            if let Some(node) = node.and_then(|id| self.nodes.get_mut(&id)) {
+                node.stalled_since = None;
+            }
             self.face.counters.requests.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -108,6 +108,12 @@ impl Queue {
         self.waiting.is_empty()
     }
 
+    /// How many batches wait to be sent, or to be sent again.
+    pub(crate) fn backlog(&self) -> usize {
+        let again = self.sent.iter().filter(|batch| matches!(batch.state, State::Waiting));
+        self.waiting.len() + again.count()
+    }
+
     /// Whether there is no batch at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.sent.is_empty()

@@ -33,6 +33,7 @@ mod brokers;
 mod fates;
 mod flushing;
 mod sending;
+mod sticking;
 mod withdrawing;
 
 const TOPIC_ID: Uuid = Uuid([9; 16]);

@@ -58,23 +58,20 @@ impl Sender {
         }
         let cluster = Arc::clone(cx.metadata.cluster());
         let fresh = self.cluster_version.replace(cluster.version) != Some(cluster.version);
+        // Shown together: to show one costs as much as there are topics.
+        let mut shown = Vec::new();
         if fresh {
             let known: Vec<Arc<str>> = self.topics.keys().cloned().collect();
-            for topic in known.iter().filter_map(|name| cluster.topic(name)) {
-                self.learn_topic(topic, cx);
-            }
-            self.learn_leaders(&cluster);
+            let known = known.iter().filter_map(|name| cluster.topic(name));
+            shown.extend(known.filter_map(|topic| self.learn_topic(topic, cx)));
         }
+        let (mut unstaged, mut awaited) = (false, false);
         for (topic, opened_at, id) in staged {
             match cluster.topics.get(&topic) {
                 Some(known) if known.error.is_none() => {
-                    self.learn_topic(known, cx);
-                    self.learn_leaders(&cluster);
-                    // Its records go on in batches of higher numbers.
-                    if self.flushes.covers(id) {
-                        self.flushes.extend(self.face.peek_id());
-                    }
-                    self.collect(cx);
+                    shown.extend(self.learn_topic(known, cx));
+                    unstaged = true;
+                    awaited |= self.flushes.covers(id);
                 }
                 Some(known) if !known.error.is_retriable() => {
                     let error = Error::from_kafka(known.error, None).with_topic(&topic);
@@ -83,6 +80,19 @@ impl Sender {
                 }
                 found => self.expire_staged(&topic, opened_at, found.map(|topic| topic.error), cx),
             }
+        }
+        if !shown.is_empty() {
+            self.face.publish(shown);
+        }
+        if fresh || unstaged {
+            self.learn_leaders(&cluster);
+        }
+        if awaited {
+            // What was staged goes on in batches of higher numbers.
+            self.flushes.extend(self.face.peek_id());
+        }
+        if unstaged {
+            self.collect(cx);
         }
     }
 
@@ -111,8 +121,9 @@ impl Sender {
         cx.metadata.unpin(topic);
     }
 
-    /// Takes over the partitions of a topic, and shows them to senders.
-    fn learn_topic(&mut self, topic: &Arc<Topic>, cx: &mut Context<'_>) {
+    /// Takes over the partitions of a topic, and gives what senders are to be shown of it, if that
+    /// is new.
+    fn learn_topic(&mut self, topic: &Arc<Topic>, cx: &mut Context<'_>) -> Option<Arc<TopicFace>> {
         let known = self.topics.get(&topic.name);
         let mut slots = known.map_or_else(Vec::new, |known| known.slots.clone());
         let anew = known.is_some_and(|known| {
@@ -143,28 +154,23 @@ impl Sender {
             });
         }
         let shown: Vec<Arc<Slot>> = slots.iter().take(topic.partitions.len()).cloned().collect();
-        let led: Vec<usize> = (0..)
-            .zip(&topic.partitions)
-            .filter_map(|(index, partition)| partition.leader.map(|_| index))
-            .collect();
-        let led = if led.len() == shown.len() { Vec::new() } else { led };
-        let same = known.is_some_and(|known| {
-            known.id == topic.id && known.face.led == led && known.face.slots.len() == shown.len()
-        });
+        let leaders: Vec<Option<i32>> = topic.partitions.iter().map(|at| at.leader).collect();
+        let same = known.is_some_and(|known| known.id == topic.id && known.face.leaders == leaders);
         if same {
-            return;
+            return None;
         }
         let cursor = known.map_or_else(
             || Arc::new(Cursor::new(cx.random.number())),
             |known| Arc::clone(&known.face.cursor),
         );
         let name = Arc::clone(&topic.name);
-        let face = Arc::new(TopicFace { name: Arc::clone(&name), slots: shown, led, cursor });
+        let face = TopicFace::new(&name, shown, leaders, cursor);
         self.topics.insert(name, KnownTopic { id: topic.id, face: Arc::clone(&face), slots });
-        self.face.publish(face);
+        Some(face)
     }
 
     fn learn_leaders(&mut self, cluster: &Cluster) {
+        self.leaders_changed = true;
         for partition in &mut self.partitions {
             let found = cluster.partition(&partition.topic, partition.number);
             partition.leader = found.and_then(|found| found.leader);
