@@ -298,13 +298,16 @@ export interface ConsumerOptions extends CommonOptions {
   /** The same as `autoCommitInterval`. */
   'auto.commit.interval.ms'?: number
   /**
-   * How a group shares the partitions between its members. Default range.
+   * How a group shares the partitions between its members: cooperative-sticky, sticky, roundrobin,
+   * range, or some of them, the preferred first. A group needs one that all its members name. With
+   * cooperative-sticky alone members go on reading while they rebalance (KIP-429). Kafka's default
+   * is range,cooperative-sticky. Default cooperative-sticky.
    */
-  assignment?: 'range'
+  assignment?: string | readonly string[]
   /** The same as `assignment`. */
-  partitionAssignmentStrategy?: 'range'
+  partitionAssignmentStrategy?: string | readonly string[]
   /** The same as `assignment`. */
-  'partition.assignment.strategy'?: 'range'
+  'partition.assignment.strategy'?: string | readonly string[]
   /**
    * A member silent for so long is taken for dead. Default 45000 ms; from 1 to 2147483647.
    */

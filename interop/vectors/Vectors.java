@@ -66,6 +66,7 @@ public final class Vectors {
         }
         Path scratch = Files.createTempDirectory(wanted.getParent(), "files");
         KafkaFiles.write(files.computeIfAbsent("files", name -> head(arguments[0])), scratch);
+        Assignors.write(files.computeIfAbsent("assignors", name -> head(arguments[0])));
         for (Map.Entry<String, StringBuilder> file : files.entrySet()) {
             Files.writeString(Path.of(arguments[2], file.getKey() + ".txt"), file.getValue());
         }

@@ -184,9 +184,12 @@ class ConsumerOptions(CommonOptions, total=False):
     auto_commit_interval: int
     auto_commit_interval_ms: int
 
-    #: How a group shares the partitions between its members. Default range.
-    assignment: Literal["range"]
-    partition_assignment_strategy: Literal["range"]
+    #: How a group shares the partitions between its members: cooperative-sticky, sticky,
+    #: roundrobin, range, or some of them, the preferred first. A group needs one that all its
+    #: members name. With cooperative-sticky alone members go on reading while they rebalance
+    #: (KIP-429). Kafka's default is range,cooperative-sticky. Default cooperative-sticky.
+    assignment: str | Sequence[str]
+    partition_assignment_strategy: str | Sequence[str]
 
     #: A member silent for so long is taken for dead. Default 45000 ms; from 1 to 2147483647.
     session_timeout: int

@@ -8,6 +8,7 @@ use super::options::Options;
 use super::resolved::{CommonConfig, note_foreign};
 use super::table::OptionScope;
 use crate::error::{Error, ErrorKind};
+use crate::state::assignor::Strategy;
 
 /// Where to begin without a committed offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct ConsumerConfig {
     pub(crate) auto_commit: bool,
     /// `auto.commit.interval.ms`.
     pub(crate) auto_commit_interval: Duration,
+    /// `partition.assignment.strategy`, the preferred first.
+    pub(crate) strategies: Vec<Strategy>,
     /// `session.timeout.ms`.
     pub(crate) session_timeout: Duration,
     /// `heartbeat.interval.ms`.
@@ -74,6 +77,7 @@ impl ConsumerConfig {
             reset: reset(options.text("auto.offset.reset")?)?,
             auto_commit: options.bool("enable.auto.commit")?,
             auto_commit_interval: options.duration("auto.commit.interval.ms")?,
+            strategies: strategies(options.text("partition.assignment.strategy")?)?,
             session_timeout: options.duration("session.timeout.ms")?,
             heartbeat_interval: options.duration("heartbeat.interval.ms")?,
             poll_interval: options.duration("max.poll.interval.ms")?,
@@ -108,6 +112,28 @@ fn read_committed(options: &Options) -> Result<bool, Error> {
     let text = "`isolation.level` cannot be read_committed yet: transactions are not supported";
     Err(Error::new(ErrorKind::InvalidOption, text)
         .with_hint("read_uncommitted reads all records, those of aborted transactions too"))
+}
+
+/// The strategies that a text names, each once.
+fn strategies(text: &str) -> Result<Vec<Strategy>, Error> {
+    let invalid = |text| Error::new(ErrorKind::InvalidOption, text);
+    let mut strategies = Vec::new();
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let Some(strategy) = Strategy::from_name(name) else {
+            let known = Strategy::ALL.map(Strategy::name).join(", ");
+            let text =
+                format!("`partition.assignment.strategy` takes some of {known}, not `{name}`");
+            return Err(invalid(text));
+        };
+        if strategies.contains(&strategy) {
+            return Err(invalid(format!("`partition.assignment.strategy` has `{name}` twice")));
+        }
+        strategies.push(strategy);
+    }
+    if strategies.is_empty() {
+        return Err(invalid("`partition.assignment.strategy` names none".to_owned()));
+    }
+    Ok(strategies)
 }
 
 fn text_if_any(options: &Options, name: &str) -> Option<Arc<str>> {

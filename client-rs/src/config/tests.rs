@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::options::names_in;
 use super::*;
 use crate::error::{Error, ErrorKind};
+use crate::state::assignor::Strategy;
 
 fn refused(name: &str, value: &str) -> Error {
     let error = Options::new().set(name, value).expect_err("the option is refused");
@@ -112,4 +113,27 @@ fn contradictions_between_options_are_refused() {
     config(&[("delivery.timeout.ms", "30005")]).unwrap();
     let long = config(&[("request.timeout.ms", "200000")]).unwrap();
     assert_eq!(long.delivery_timeout.as_millis(), 200_005, "an unset timeout is lengthened");
+}
+
+#[test]
+fn strategies_are_a_list_in_order_of_preference() {
+    let of = |text: &str| {
+        let options = Options::new().set("bootstrap.servers", "b:1").unwrap();
+        let options = options.set("partition.assignment.strategy", text).unwrap();
+        ConsumerConfig::new(&options)
+    };
+    let found = of("roundrobin, cooperative-sticky").unwrap().strategies;
+    assert_eq!(found, [Strategy::RoundRobin, Strategy::CooperativeSticky]);
+    for (text, said) in [
+        ("uniform", "takes some of range, roundrobin, sticky, cooperative-sticky, not `uniform`"),
+        ("range,range", "has `range` twice"),
+        (" , ", "names none"),
+    ] {
+        let error = of(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let defaults = Options::new().set("bootstrap.servers", "b:1").unwrap();
+    let found = ConsumerConfig::new(&defaults).unwrap().strategies;
+    assert_eq!(found, [Strategy::CooperativeSticky]);
 }

@@ -95,6 +95,7 @@ impl Engine {
             instance_id: config.instance_id.clone(),
             heartbeat_interval: config.heartbeat_interval,
             poll_interval: config.poll_interval,
+            strategies: config.strategies.clone(),
         };
         let fetch = FetchConfig {
             min_bytes: config.fetch_bytes_min,

@@ -14,6 +14,7 @@ use crate::state::fetcher::Fetched;
 use crate::state::guard::lock;
 use crate::state::hash::HashMap;
 use crate::state::lookups::Committed;
+use crate::state::membership::Which;
 use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
@@ -215,11 +216,14 @@ impl Face {
         inner.polls
     }
 
-    /// Asks the same if what was given out last is not finished; whether it is not.
-    pub(super) fn attend_busy(&self) -> bool {
+    /// Asks the same if what was given out last is of these and not finished; whether it is so.
+    pub(super) fn attend_busy(&self, which: &Which) -> bool {
         let mut inner = self.lock();
-        inner.attentive |= inner.is_busy();
-        inner.is_busy()
+        let handed = inner.handed.as_ref();
+        let theirs = handed.is_some_and(|handed| which.contains(&handed.shared.partition));
+        let busy = theirs && inner.is_busy();
+        inner.attentive |= busy;
+        busy
     }
 
     pub(super) fn set_refill_below(&self, bytes: usize) {
@@ -251,12 +255,12 @@ impl Face {
         inner.finished.remove(partition);
     }
 
-    /// Gives nothing more out, until [`Face::release`] or [`Face::remove`].
-    pub(super) fn hold_all(&self) {
+    /// Gives nothing more of these out, until [`Face::release`] or [`Face::remove`].
+    pub(super) fn hold(&self, which: &Which) {
         let mut inner = self.lock();
-        inner.put_back_current(None);
-        for part in inner.parts.values_mut() {
-            part.held = true;
+        inner.put_back_current(|partition| which.contains(partition));
+        for (partition, part) in &mut inner.parts {
+            part.held |= which.contains(partition);
         }
     }
 
@@ -459,12 +463,9 @@ impl Inner {
         }
     }
 
-    /// Puts the batch that is being given out back to its partition; all, or that of one partition.
-    fn put_back_current(&mut self, only: Option<&TopicPartition>) {
-        let wanted = |current: &mut Current| {
-            only.is_none_or(|partition| current.shared.partition == *partition)
-        };
-        if let Some(current) = self.current.take_if(wanted) {
+    /// Puts the batch that is being given out back to its partition, if it is of one of these.
+    fn put_back_current(&mut self, which: impl Fn(&TopicPartition) -> bool) {
+        if let Some(current) = self.current.take_if(|current| which(&current.shared.partition)) {
             let partition = current.shared.partition.clone();
             let part = self.parts.get_mut(&partition);
             if let Some(part) = part.filter(|_| current.at < current.shared.len()) {

@@ -16,11 +16,11 @@ use ottla_protocol::{ApiKey, ErrorCode};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
-use crate::state::assignor::{self, Member, PROTOCOL_TYPE, RANGE, Share};
+use crate::state::assignor::{self, Member, PROTOCOL_TYPE, Share, Strategy, Subscription};
 use crate::state::coordinator::CoordinatorAnswer;
 use crate::state::hash::HashMap;
 use crate::state::machine::{Answer, Body, body};
-use crate::state::membership::{Identity, JoinAnswer, SyncAnswer};
+use crate::state::membership::{Holdings, Identity, JoinAnswer, SyncAnswer};
 
 pub(super) mod fetch;
 pub(super) mod offsets;
@@ -70,49 +70,73 @@ pub(super) fn found_coordinator(
 
 /// What a JoinGroup says beside the member's own words.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct JoinTimes {
+pub(super) struct JoinTerms<'a> {
     pub(super) session: Duration,
     pub(super) rebalance: Duration,
+    pub(super) strategies: &'a [Strategy],
 }
 
 pub(super) fn join(
     names: &GroupNames,
-    times: JoinTimes,
+    terms: JoinTerms<'_>,
     member_id: String,
     topics: &[Arc<str>],
+    holdings: &Holdings,
 ) -> Result<Box<dyn Body>, Error> {
     let names = names.clone();
-    let metadata = assignor::encode_subscription(topics).map_err(unwritable)?;
+    let subscription = Subscription {
+        topics,
+        owned: &holdings.owned,
+        generation: holdings.generation,
+        assigned: &holdings.assigned,
+        assigned_in: holdings.assigned_in,
+    };
+    let mut protocols = Vec::with_capacity(terms.strategies.len());
+    for &strategy in terms.strategies {
+        let metadata = assignor::encode_subscription(strategy, &subscription);
+        protocols.push((strategy.name(), metadata.map_err(unwritable)?));
+    }
+    let (session, rebalance) = (millis(terms.session), millis(terms.rebalance));
     Ok(body(ApiKey::JoinGroup, versions(ApiKey::JoinGroup, 5, &names), move |frame| {
+        let protocols = protocols
+            .iter()
+            .map(|&(name, ref metadata)| JoinGroupRequestProtocol { name, metadata });
         frame.put(&JoinGroupRequest {
             group_id: &names.group,
-            session_timeout_ms: millis(times.session),
-            rebalance_timeout_ms: millis(times.rebalance),
+            session_timeout_ms: session,
+            rebalance_timeout_ms: rebalance,
             member_id: &member_id,
             group_instance_id: names.instance_id.as_deref(),
             protocol_type: PROTOCOL_TYPE,
-            protocols: vec![JoinGroupRequestProtocol { name: RANGE, metadata: &metadata }],
+            protocols: protocols.collect(),
             ..JoinGroupRequest::default()
         })
     }))
 }
 
-pub(super) fn joined(answer: &Answer) -> Result<JoinAnswer, Error> {
+/// The answer; the group must have chosen one of the strategies that were offered.
+pub(super) fn joined(answer: &Answer, strategies: &[Strategy]) -> Result<JoinAnswer, Error> {
     let response = answer.decode::<JoinGroupResponse<'_>>()?;
     let mut error = response.error_code;
-    if error.is_none() && response.protocol_name.is_some_and(|name| name != RANGE) {
+    let chosen = response.protocol_name.and_then(Strategy::from_name);
+    let chosen = chosen.filter(|chosen| strategies.contains(chosen));
+    if error.is_none() && chosen.is_none() {
         error = ErrorCode::INCONSISTENT_GROUP_PROTOCOL;
     }
+    // Without one there is an error, and no member to read.
+    let strategy = chosen.unwrap_or(Strategy::Range);
     let mut members = Vec::with_capacity(response.members.len());
     for member in &response.members {
-        let topics = assignor::decode_subscription(member.metadata).map_err(|fault| {
+        let told = assignor::decode_subscription(strategy, member.metadata).map_err(|fault| {
             let text = format!("what member {} subscribes to cannot be read", member.member_id);
             Error::new(ErrorKind::Protocol, text).with_source(fault)
         })?;
         members.push(Member {
             id: member.member_id.to_owned(),
             instance_id: member.group_instance_id.map(str::to_owned),
-            topics,
+            topics: told.topics,
+            owned: told.owned,
+            generation: told.generation,
         });
     }
     Ok(JoinAnswer {
@@ -121,6 +145,7 @@ pub(super) fn joined(answer: &Answer) -> Result<JoinAnswer, Error> {
             member_id: response.member_id.to_owned(),
             generation: response.generation_id,
         },
+        strategy,
         leader: response.leader.to_owned(),
         skip_assignment: response.skip_assignment,
         members,
@@ -130,6 +155,7 @@ pub(super) fn joined(answer: &Answer) -> Result<JoinAnswer, Error> {
 pub(super) fn sync(
     names: &GroupNames,
     identity: Identity,
+    strategy: Strategy,
     shares: &[Share],
 ) -> Result<Box<dyn Body>, Error> {
     let names = names.clone();
@@ -148,7 +174,7 @@ pub(super) fn sync(
             member_id: &identity.member_id,
             group_instance_id: names.instance_id.as_deref(),
             protocol_type: Some(PROTOCOL_TYPE),
-            protocol_name: Some(RANGE),
+            protocol_name: Some(strategy.name()),
             assignments: assignments.collect(),
         })
     }))

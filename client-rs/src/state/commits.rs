@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
 
-use super::membership::Identity;
+use super::membership::{Identity, Which};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::error::Error;
@@ -210,6 +210,12 @@ impl Commits {
     /// Whether nothing waits and nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.in_flight.is_none()
+    }
+
+    /// Whether a commit of one of these waits or is on its way.
+    pub(crate) fn is_open(&self, which: &Which) -> bool {
+        let sent = self.in_flight.iter().flat_map(|sent| sent.rows.keys());
+        self.waiting.keys().chain(sent).any(|partition| which.contains(partition))
     }
 
     /// A request to the coordinator, if one is due. Without an identity the group is on the move.

@@ -6,14 +6,20 @@ use std::time::{Duration, Instant};
 
 use ottla_protocol::ErrorCode;
 
-use super::assignor::{self, Member, Share};
+use super::assignor::{Member, NO_GENERATION, Share, Strategy};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::record::TopicPartition;
 
 mod answers;
+mod release;
 #[cfg(test)]
 mod tests;
+mod words;
+
+pub(crate) use words::{
+    App, Holdings, Identity, JoinAnswer, MemberAsk, MemberEvent, SyncAnswer, Which,
+};
 
 /// What a member is told once.
 #[derive(Debug, Clone)]
@@ -24,73 +30,8 @@ pub(crate) struct MemberConfig {
     pub(crate) heartbeat_interval: Duration,
     /// `max.poll.interval.ms`, also the time a rebalance may take.
     pub(crate) poll_interval: Duration,
-}
-
-/// A question to the coordinator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MemberAsk {
-    /// JoinGroup.
-    Join { member_id: String, topics: Vec<Arc<str>> },
-    /// SyncGroup; only the leader sends shares.
-    Sync { identity: Identity, shares: Vec<Share> },
-    /// Heartbeat.
-    Heartbeat { identity: Identity },
-    /// LeaveGroup.
-    Leave { member_id: String },
-}
-
-/// Under which name and generation a member speaks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) member_id: String,
-    pub(crate) generation: i32,
-}
-
-/// JoinGroup's answer.
-#[derive(Debug, Clone)]
-pub(crate) struct JoinAnswer {
-    pub(crate) error: ErrorCode,
-    pub(crate) identity: Identity,
-    pub(crate) leader: String,
-    /// KIP-814: a leader that came back is told to leave the shares as they are.
-    pub(crate) skip_assignment: bool,
-    pub(crate) members: Vec<Member>,
-}
-
-/// SyncGroup's answer.
-#[derive(Debug, Clone)]
-pub(crate) struct SyncAnswer {
-    pub(crate) error: ErrorCode,
-    pub(crate) partitions: Vec<TopicPartition>,
-}
-
-/// What the member's owner must do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MemberEvent {
-    /// These partitions are the member's now. `follows`: nobody else can have read in between
-    /// what it had before, since this generation is the next after that one.
-    Assigned { generation: i32, partitions: Vec<TopicPartition>, follows: bool },
-    /// Deliver nothing more, commit what is finished, then call `handle_released`.
-    Release,
-    /// The member's partitions are another's already: drop them, commit nothing.
-    Lost,
-    /// The application did not ask for records for that long; `Release` follows.
-    PollMissed { after: Duration },
-    /// The coordinator is gone or has moved.
-    CoordinatorLost,
-    /// The coordinator answered as one.
-    CoordinatorAlive,
-    /// The coordinator refuses this member. `for_good`: asking again cannot help.
-    Refused { code: ErrorCode, api: &'static str, for_good: bool },
-}
-
-/// What the application is doing, as far as the group must know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum App {
-    /// It waits for records.
-    Waiting,
-    /// It works on what it was given since then, or has not asked yet.
-    Busy { since: Instant },
+    /// `partition.assignment.strategy`, the preferred first.
+    pub(crate) strategies: Vec<Strategy>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +41,21 @@ enum Then {
     Park,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Release {
     until: Instant,
     then: Then,
+    which: Which,
+    /// What is assigned once the rest is given up, of the present generation.
+    adopts: Option<Vec<TopicPartition>>,
+}
+
+/// The generation whose partitions the member keeps while it joins anew.
+#[derive(Debug, Clone)]
+struct Kept {
+    identity: Identity,
+    /// Whether the coordinator still takes commits of it.
+    may_commit: bool,
 }
 
 /// The partition counts a leader shared out by.
@@ -116,6 +68,7 @@ struct Led {
 #[derive(Debug, Clone)]
 struct Joined {
     identity: Identity,
+    strategy: Strategy,
     subscription: u32,
     led: Option<Led>,
 }
@@ -147,7 +100,6 @@ enum Stage {
         joined: Joined,
         beat_at: Instant,
         asked: Option<Token>,
-        release: Option<Release>,
     },
     Leaving {
         member_id: String,
@@ -167,8 +119,16 @@ pub(crate) struct Membership {
     subscription: u32,
     member_id: String,
     stage: Stage,
-    /// The generation whose partitions are kept, undelivered, over a rebalance.
-    kept: Option<i32>,
+    /// Set while partitions are kept over a rebalance: a cooperative member goes on reading them,
+    /// another holds them back.
+    kept: Option<Kept>,
+    /// What is being given up.
+    release: Option<Release>,
+    /// What the member has, sorted.
+    owned: Vec<TopicPartition>,
+    /// What it was assigned last, sorted, and in which generation.
+    assigned: Vec<TopicPartition>,
+    assigned_in: i32,
     app: App,
     attempt: u32,
     events: VecDeque<MemberEvent>,
@@ -185,10 +145,20 @@ impl Membership {
             member_id: String::new(),
             stage: Stage::Out,
             kept: None,
+            release: None,
+            owned: Vec::new(),
+            assigned: Vec::new(),
+            assigned_in: NO_GENERATION,
             app: App::Busy { since: now },
             attempt: 0,
             events: VecDeque::new(),
         }
+    }
+
+    /// Whether the member goes on reading while it joins. As in Kafka, only if every strategy that
+    /// the group might choose allows it: none that does not ever hands on what is still read.
+    fn is_cooperative(&self) -> bool {
+        self.config.strategies.iter().all(|strategy| strategy.is_cooperative())
     }
 
     /// Replaces the topics to read; none of them leaves the group.
@@ -210,7 +180,7 @@ impl Membership {
                 self.app = App::Busy { since: now };
                 self.stage = Stage::Unjoined { retry_at: now };
             }
-            Stage::Stable { .. } => self.begin_release(Then::Rejoin, now),
+            Stage::Stable { .. } => self.make_way(now),
             // A join under way is found out of date when it is done.
             _ => {}
         }
@@ -219,24 +189,17 @@ impl Membership {
     /// Leaves the group: the partitions are released first.
     fn stop(&mut self, now: Instant) {
         match &self.stage {
-            Stage::Stable { .. } => self.begin_release(Then::Stop, now),
             Stage::Leaving { .. } | Stage::Out => {}
             Stage::Parked | Stage::Failed => self.stage = Stage::Out,
-            _ => self.leave(Then::Stop, now),
+            _ => self.release_and_leave(Then::Stop, now),
         }
     }
 
-    /// The partitions were given up, and what was finished is committed.
-    pub(crate) fn handle_released(&mut self, now: Instant) {
-        if let Stage::Stable { release: Some(release), joined, .. } = &self.stage {
-            match release.then {
-                Then::Rejoin => {
-                    self.kept = Some(joined.identity.generation);
-                    self.stage = Stage::Unjoined { retry_at: now };
-                }
-                then => self.leave(then, now),
-            }
-        }
+    fn adopt(&mut self, generation: i32, partitions: Vec<TopicPartition>, follows: bool) {
+        self.owned.clone_from(&partitions);
+        self.assigned.clone_from(&partitions);
+        self.assigned_in = generation;
+        self.events.push_back(MemberEvent::Assigned { generation, partitions, follows });
     }
 
     /// What the application is doing now.
@@ -263,8 +226,12 @@ impl Membership {
 
     /// The commit of `generation` was refused since the member is no longer known by it.
     pub(crate) fn handle_fenced(&mut self, code: ErrorCode, generation: i32, now: Instant) {
-        match self.identity() {
-            Some(identity) if identity.generation == generation => self.lose(code, now),
+        match (&self.stage, &mut self.kept) {
+            (Stage::Stable { joined, .. }, _) if joined.identity.generation == generation => {
+                self.lose(code, now);
+            }
+            // The group has gone on: the answer to the join, which tells with whom, is on its way.
+            (_, Some(kept)) if kept.identity.generation == generation => kept.may_commit = false,
             // A stale answer: the member has moved on.
             _ => {}
         }
@@ -272,8 +239,10 @@ impl Membership {
 
     /// The coordinator said REBALANCE_IN_PROGRESS to another question.
     pub(crate) fn handle_rebalance(&mut self, generation: i32, now: Instant) {
-        if self.identity().is_some_and(|identity| identity.generation == generation) {
-            self.begin_release(Then::Rejoin, now);
+        if let Stage::Stable { joined, .. } = &self.stage
+            && joined.identity.generation == generation
+        {
+            self.make_way(now);
         }
     }
 
@@ -281,18 +250,20 @@ impl Membership {
     pub(crate) fn handle_counts(&mut self, counts: &BTreeMap<Arc<str>, i32>, now: Instant) {
         match &mut self.stage {
             Stage::Leading { joined, members } => {
-                let shares = assignor::range(members, counts);
+                let shares = joined.strategy.assign(members, counts);
                 let mut joined = joined.clone();
                 if let Some(led) = &mut joined.led {
                     led.counts = Some(counts.clone());
                 }
                 self.stage = Stage::Syncing { joined, shares, asked: None };
             }
-            Stage::Stable { joined: Joined { led: Some(led), .. }, release: None, .. } => {
+            Stage::Stable { joined: Joined { led: Some(led), .. }, .. }
+                if self.release.is_none() =>
+            {
                 let changed = led.counts.as_ref().is_some_and(|known| known != counts);
                 led.counts = Some(counts.clone());
                 if changed {
-                    self.begin_release(Then::Rejoin, now);
+                    self.make_way(now);
                 }
             }
             _ => {}
@@ -309,10 +280,14 @@ impl Membership {
         }
     }
 
-    /// Under which name offsets are committed; `None` while the group is on the move.
-    pub(crate) const fn identity(&self) -> Option<&Identity> {
-        match &self.stage {
-            Stage::Stable { joined, .. } => Some(&joined.identity),
+    /// Under which name offsets are committed; `None` while the coordinator takes none.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match (&self.stage, &self.kept) {
+            (Stage::Stable { joined, .. }, _) => Some(&joined.identity),
+            // Until all have joined, the generation before is in force.
+            (Stage::Unjoined { .. } | Stage::Joining { .. }, Some(kept)) if kept.may_commit => {
+                Some(&kept.identity)
+            }
             _ => None,
         }
     }
@@ -338,14 +313,15 @@ impl Membership {
                 let token = tokens.next();
                 self.stage = Stage::Joining { token, subscription: self.subscription };
                 let (member_id, topics) = (self.member_id.clone(), self.topics.clone());
-                Some((token, MemberAsk::Join { member_id, topics }))
+                Some((token, MemberAsk::Join { member_id, topics, holdings: self.holdings() }))
             }
             Stage::Syncing { joined, shares, asked: asked @ None } => {
                 let token = *asked.insert(tokens.next());
                 let (identity, shares) = (joined.identity.clone(), shares.clone());
-                Some((token, MemberAsk::Sync { identity, shares }))
+                let strategy = joined.strategy;
+                Some((token, MemberAsk::Sync { identity, strategy, shares }))
             }
-            Stage::Stable { joined, beat_at, asked: asked @ None, .. } if *beat_at <= now => {
+            Stage::Stable { joined, beat_at, asked: asked @ None } if *beat_at <= now => {
                 let token = *asked.insert(tokens.next());
                 *beat_at = now + self.config.heartbeat_interval;
                 Some((token, MemberAsk::Heartbeat { identity: joined.identity.clone() }))
@@ -358,6 +334,17 @@ impl Membership {
         }
     }
 
+    fn holdings(&self) -> Holdings {
+        let reads_on = self.is_cooperative();
+        let kept = self.kept.as_ref().map(|kept| kept.identity.generation);
+        Holdings {
+            owned: if reads_on { self.owned.clone() } else { Vec::new() },
+            generation: kept.unwrap_or(NO_GENERATION),
+            assigned: self.assigned.clone(),
+            assigned_in: self.assigned_in,
+        }
+    }
+
     /// What the owner must do next.
     pub(crate) fn poll_event(&mut self) -> Option<MemberEvent> {
         self.events.pop_front()
@@ -365,52 +352,35 @@ impl Membership {
 
     /// When [`Self::handle_timeout`] or [`Self::poll_request`] is worth a call again.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        let (first, second) = match &self.stage {
-            Stage::Unjoined { retry_at } => (Some(*retry_at), None),
-            Stage::Stable { beat_at, asked, release, .. } => {
-                let beat = asked.is_none().then_some(*beat_at);
-                (beat, release.map(|release| release.until))
-            }
-            _ => (None, None),
+        let due = match &self.stage {
+            Stage::Unjoined { retry_at } => Some(*retry_at),
+            Stage::Stable { beat_at, asked: None, .. } => Some(*beat_at),
+            _ => None,
         };
-        soonest(now, [first, second, self.poll_due()])
+        let release = self.release.as_ref().map(|release| release.until);
+        soonest(now, [due, release, self.poll_due()])
     }
 
     /// Time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if let Stage::Stable { release: Some(release), .. } = &self.stage
-            && release.until <= now
-        {
-            // The coordinator has gone on without this member by now.
-            let then = release.then;
-            self.events.push_back(MemberEvent::Lost);
-            self.kept = None;
-            match then {
-                Then::Rejoin => self.stage = Stage::Unjoined { retry_at: now },
-                then => self.leave(then, now),
-            }
+        if self.release.as_ref().is_some_and(|release| release.until <= now) {
+            self.release_late(now);
         }
         if let (Some(due), App::Busy { since }) = (self.poll_due(), self.app)
             && due <= now
         {
             let after = now.saturating_duration_since(since);
             self.events.push_back(MemberEvent::PollMissed { after });
-            match &self.stage {
-                Stage::Stable { .. } => self.begin_release(Then::Park, now),
-                _ => self.leave(Then::Park, now),
-            }
+            self.release_and_leave(Then::Park, now);
         }
     }
 
     /// When the application must have asked again, if it must.
     fn poll_due(&self) -> Option<Instant> {
         let App::Busy { since } = self.app else { return None };
-        let counts = match &self.stage {
-            Stage::Out | Stage::Parked | Stage::Leaving { .. } | Stage::Failed => false,
-            Stage::Stable { release: Some(release), .. } => release.then == Then::Rejoin,
-            _ => true,
-        };
-        counts.then_some(since + self.config.poll_interval)
+        let away = !self.wants_coordinator() || matches!(self.stage, Stage::Leaving { .. });
+        let goes = self.release.as_ref().is_some_and(|release| release.then != Then::Rejoin);
+        (!away && !goes).then_some(since + self.config.poll_interval)
     }
 
     fn parked_wait(&mut self) -> Duration {
@@ -420,24 +390,9 @@ impl Membership {
         }
     }
 
-    fn begin_release(&mut self, then: Then, now: Instant) {
-        if let Stage::Stable { release, .. } = &mut self.stage {
-            match release {
-                Some(Release { then: Then::Rejoin, until }) => {
-                    *release = Some(Release { until: *until, then });
-                }
-                Some(_) => return,
-                None => *release = Some(Release { until: now + self.config.poll_interval, then }),
-            }
-            self.events.push_back(MemberEvent::Release);
-        }
-    }
-
     /// Says goodbye if the group knows this member, and waits for its answer.
     fn leave(&mut self, then: Then, now: Instant) {
-        if self.kept.take().is_some() {
-            self.events.push_back(MemberEvent::Lost);
-        }
+        self.drop_held();
         let member_id = std::mem::take(&mut self.member_id);
         // A static member keeps its place until its session ends (KIP-345).
         if member_id.is_empty() || self.config.instance_id.is_some() {

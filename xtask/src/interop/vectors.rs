@@ -20,6 +20,8 @@ const COMMITTED: &str = "conformance/vectors";
 
 /// Among them, what Kafka keeps in files beside its logs.
 const FILES: &str = "files.txt";
+/// Among them, groups that its assignors share out.
+const GROUPS: &str = "assignors.txt";
 
 /// Writes the committed vectors anew.
 pub(crate) fn renew(workspace: &Workspace) -> Done<Count> {
@@ -107,11 +109,16 @@ fn lines(messages: &[Message]) -> String {
 /// Counts and tells what the files hold; a count of one for each vector.
 fn summary(folder: &Path) -> Done<Count> {
     let (mut apis, mut schemas) = (BTreeSet::new(), BTreeSet::new());
-    let (mut versions, mut vectors, mut files) = (BTreeSet::new(), 0_u64, 0_u64);
+    let (mut versions, mut vectors) = (BTreeSet::new(), 0_u64);
+    let (mut files, mut groups) = (0_u64, 0_u64);
     for file in entries(folder)? {
+        let lines = |text: &str| text.lines().map(|line| u64::from(!line.starts_with('#'))).sum();
         if file.ends_with(FILES) {
-            let text = read(&file)?;
-            files += text.lines().map(|line| u64::from(!line.starts_with('#'))).sum::<u64>();
+            files = lines(&read(&file)?);
+            continue;
+        }
+        if file.ends_with(GROUPS) {
+            groups = lines(&read(&file)?);
             continue;
         }
         for line in read(&file)?.lines().filter(|line| !line.starts_with('#')) {
@@ -128,12 +135,12 @@ fn summary(folder: &Path) -> Done<Count> {
         }
     }
     println!(
-        "{} APIs and {} schemas of records, {} versions, {vectors} vectors; {files} files",
+        "{} APIs and {} schemas of records, {} versions, {vectors} vectors; {files} files; {groups} groups",
         apis.len(),
         schemas.len(),
         versions.len()
     );
-    Ok(Count { passed: vectors + files, ..Count::default() })
+    Ok(Count { passed: vectors + files + groups, ..Count::default() })
 }
 
 #[cfg(test)]

@@ -12,11 +12,18 @@ use crate::state::cluster::Cluster;
 use crate::state::fetcher::Start;
 use crate::state::lookups::LookupResult;
 use crate::state::machine::Context;
-use crate::state::membership::MemberEvent;
+use crate::state::membership::{MemberEvent, Which};
 
-/// How far the partitions are given up.
+/// Partitions that are given up.
 #[derive(Debug)]
-pub(super) enum Release {
+pub(super) struct Release {
+    which: Which,
+    step: Step,
+}
+
+/// How far that is.
+#[derive(Debug, Clone, Copy)]
+enum Step {
     /// What was given out last is not finished: until the application asks again.
     Waiting,
     /// The last commit is on its way; at this time it is no longer waited for.
@@ -25,9 +32,9 @@ pub(super) enum Release {
 
 impl Release {
     pub(super) const fn until(&self) -> Option<Instant> {
-        match self {
-            Self::Waiting => None,
-            Self::Flushing { until } => Some(*until),
+        match self.step {
+            Step::Waiting => None,
+            Step::Flushing { until } => Some(until),
         }
     }
 }
@@ -103,20 +110,20 @@ impl Engine {
     pub(super) fn handle_member(&mut self, event: MemberEvent, cx: &mut Context<'_>) {
         match event {
             MemberEvent::Assigned { generation, partitions, follows } => {
-                let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
-                let names = names.join(", ");
+                let names = listed(&partitions);
                 tracing::info!(group = %self.names.group, generation, partitions = names, "assigned");
                 self.assign(partitions, follows, cx);
             }
-            MemberEvent::Release => {
-                self.face.hold_all();
-                self.release.get_or_insert(Release::Waiting);
+            MemberEvent::Release(which) => {
+                self.face.hold(&which);
+                self.release = Some(Release { which, step: Step::Waiting });
             }
-            MemberEvent::Lost => {
-                tracing::info!(group = %self.names.group, "partitions lost");
+            MemberEvent::Lost(which) => {
+                let lost = self.parts_of(&which);
+                tracing::info!(group = %self.names.group, partitions = listed(&lost), "lost");
                 self.release = None;
                 self.impatient = false;
-                self.drop_parts(&self.face.partitions());
+                self.drop_parts(&lost);
             }
             MemberEvent::PollMissed { after } => {
                 tracing::warn!(
@@ -258,39 +265,48 @@ impl Engine {
         }
     }
 
+    fn parts_of(&self, which: &Which) -> Vec<TopicPartition> {
+        let mut parts = self.face.partitions();
+        parts.retain(|partition| which.contains(partition));
+        parts
+    }
+
     /// Gives partitions up step by step. Whether something was done that may lead on.
     pub(super) fn advance_release(&mut self, now: Instant) -> bool {
-        match self.release {
-            None => false,
-            Some(Release::Waiting) => {
-                let leaving = self.topics.is_empty() || self.closing.is_some();
+        let leaving = self.topics.is_empty() || self.closing.is_some();
+        let Some(release) = &mut self.release else { return false };
+        match release.step {
+            Step::Waiting => {
                 let patient = !self.impatient && !leaving;
-                if patient && self.face.attend_busy() {
+                if patient && self.face.attend_busy(&release.which) {
                     return false;
                 }
                 if self.config.auto_commit {
-                    let finished = self.face.finished();
+                    let mut finished = self.face.finished();
+                    finished.retain(|(partition, _)| release.which.contains(partition));
                     self.commits.push(finished);
                 }
                 let until = now + self.config.common.request_timeout;
                 let until = self.closing.as_ref().map_or(until, |closing| closing.deadline);
-                self.release = Some(Release::Flushing { until });
-                true
+                release.step = Step::Flushing { until };
             }
-            Some(Release::Flushing { until }) => {
-                if !self.commits.is_idle() && until > now {
+            Step::Flushing { until } => {
+                if self.commits.is_open(&release.which) && until > now {
                     return false;
                 }
-                self.release = None;
-                let leaves = self.impatient || self.topics.is_empty() || self.closing.is_some();
-                self.impatient = false;
-                self.membership.handle_released(now);
-                if leaves {
-                    self.drop_parts(&self.face.partitions());
-                }
-                true
+                self.finish_release(leaving, now);
             }
         }
+        true
+    }
+
+    fn finish_release(&mut self, leaving: bool, now: Instant) {
+        let Some(Release { which, .. }) = self.release.take() else { return };
+        let leaves = leaving || std::mem::take(&mut self.impatient);
+        if leaves || which != Which::All {
+            self.drop_parts(&self.parts_of(&which));
+        }
+        self.membership.handle_released(now);
     }
 
     pub(super) fn begin_close(&mut self, deadline: Instant, now: Instant) {
@@ -330,6 +346,11 @@ impl Engine {
             promise.resolve(Err(error.clone()));
         }
     }
+}
+
+fn listed(partitions: &[TopicPartition]) -> String {
+    let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+    names.join(", ")
 }
 
 fn start(reset: Reset, now_ms: i64) -> Option<Start> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::consumer::wire::fetch::{self, FetchTopics, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
-use crate::consumer::wire::{self, JoinTimes};
+use crate::consumer::wire::{self, JoinTerms};
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
@@ -62,34 +62,38 @@ impl Engine {
         if let Some((token, ask)) = self.membership.poll_request(&mut self.tokens, cx.now) {
             self.ask_group(token, ask, to, cx);
         }
+        // A join may be held on the coordinator's own connection, and holds up what is behind it.
+        let held = self.asked.values().any(|asked| matches!(asked, Asked::Join(_)));
+        let lane = if held { Lane::Rest } else { Lane::Coordinator };
         let identity = self.membership.identity();
         if let Some((token, ask)) = self.commits.poll_request(identity, &mut self.tokens, cx.now) {
             let partitions = ask.marks.iter().map(|(partition, _)| partition);
             let ids = TopicIds::of(partitions, cx.metadata.cluster());
             let body = offsets::commit(&self.names, ids.clone(), ask);
-            self.send(Asked::Commit(token, ids), to, Lane::Coordinator, body, cx);
+            self.send(Asked::Commit(token, ids), to, lane, body, cx);
         }
         while let Some((token, partitions)) = self.lookups.poll_request(&mut self.tokens, cx.now) {
             let ids = TopicIds::of(&partitions, cx.metadata.cluster());
             let stable =
                 if self.config.read_committed { Stable::Required } else { Stable::NotRequired };
             let body = offsets::lookup(&self.names, ids.clone(), partitions, stable);
-            self.send(Asked::Lookup(token, ids), to, Lane::Coordinator, body, cx);
+            self.send(Asked::Lookup(token, ids), to, lane, body, cx);
         }
     }
 
     fn ask_group(&mut self, token: Token, ask: MemberAsk, to: Target, cx: &mut Context<'_>) {
-        let times = JoinTimes {
-            session: self.config.session_timeout,
-            rebalance: self.config.poll_interval,
-        };
         let (asked, lane, body) = match ask {
-            MemberAsk::Join { member_id, topics } => {
-                let body = wire::join(&self.names, times, member_id, &topics);
+            MemberAsk::Join { member_id, topics, holdings } => {
+                let terms = JoinTerms {
+                    session: self.config.session_timeout,
+                    rebalance: self.config.poll_interval,
+                    strategies: &self.config.strategies,
+                };
+                let body = wire::join(&self.names, terms, member_id, &topics, &holdings);
                 (Asked::Join(token), Lane::Coordinator, body)
             }
-            MemberAsk::Sync { identity, shares } => {
-                let body = wire::sync(&self.names, identity, &shares);
+            MemberAsk::Sync { identity, strategy, shares } => {
+                let body = wire::sync(&self.names, identity, strategy, &shares);
                 (Asked::Sync(token), Lane::Coordinator, body)
             }
             MemberAsk::Heartbeat { identity } => {
@@ -155,7 +159,8 @@ impl Engine {
         match asked {
             Asked::Coordinator(token) => self.found_coordinator(token, reply, cx),
             Asked::Join(token) => {
-                let answer = reply.and_then(|answer| wire::joined(&answer));
+                let strategies = &self.config.strategies;
+                let answer = reply.and_then(|answer| wire::joined(&answer, strategies));
                 self.log_fault(&answer);
                 self.membership.handle_join(token, answer, now);
             }

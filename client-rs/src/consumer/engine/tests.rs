@@ -1,5 +1,6 @@
 //! Tests of the machine as a whole, in virtual time.
 
+mod cooperative;
 mod script;
 
 use std::time::Duration;

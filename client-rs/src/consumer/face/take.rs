@@ -244,7 +244,7 @@ impl Face {
         }
         for partition in partitions {
             if paused {
-                inner.put_back_current(Some(partition));
+                inner.put_back_current(|other| other == partition);
             }
             if let Some(part) = inner.parts.get_mut(partition) {
                 part.paused = paused;

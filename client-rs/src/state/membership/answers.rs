@@ -4,8 +4,12 @@ use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
 
-use super::{App, JoinAnswer, Joined, Led, MemberEvent, Membership, Stage, SyncAnswer, Then};
+use super::{
+    App, JoinAnswer, Joined, Kept, Led, MemberEvent, Membership, Release, Stage, SyncAnswer, Then,
+    Which,
+};
 use crate::error::Error;
+use crate::record::TopicPartition;
 use crate::state::token::Token;
 
 /// What to do about an error code.
@@ -79,7 +83,11 @@ impl Membership {
             topics.dedup();
             Led { topics, counts: None }
         });
-        let joined = Joined { identity: answer.identity, subscription, led };
+        let joined =
+            Joined { identity: answer.identity, strategy: answer.strategy, subscription, led };
+        if let Some(kept) = &mut self.kept {
+            kept.may_commit = false;
+        }
         self.stage = if leads && !answer.skip_assignment {
             Stage::Leading { joined, members: answer.members }
         } else {
@@ -101,24 +109,66 @@ impl Membership {
         };
         match answer {
             Ok(answer) if answer.error.is_none() => self.assigned(joined, answer, now),
-            Ok(SyncAnswer { error, .. }) => self.apply(verdict(error), error, "SyncGroup", now),
+            Ok(SyncAnswer { error, .. }) => {
+                if let (Verdict::Rebalance, true) = (verdict(error), self.is_cooperative())
+                    && let Some(kept) = &mut self.kept
+                {
+                    // What it goes on reading it tells at each join, so no generation between
+                    // gives it to another.
+                    *kept = Kept { identity: joined.identity, may_commit: true };
+                }
+                self.apply(verdict(error), error, "SyncGroup", now);
+            }
             Err(_) => self.apply(Verdict::Coordinator, ErrorCode::NONE, "SyncGroup", now),
         }
     }
 
     fn assigned(&mut self, joined: Joined, answer: SyncAnswer, now: Instant) {
         let generation = joined.identity.generation;
-        let follows = self.kept.take().is_some_and(|kept| kept.checked_add(1) == Some(generation));
         let outdated = joined.subscription != self.subscription;
+        let kept = self.kept.take();
         self.attempt = 0;
         // The first beat may wait its interval: the sync itself was a sign of life.
         let beat_at = now + self.config.heartbeat_interval;
-        self.stage = Stage::Stable { joined, beat_at, asked: None, release: None };
+        self.stage = Stage::Stable { joined, beat_at, asked: None };
         self.events.push_back(MemberEvent::CoordinatorAlive);
-        let partitions = answer.partitions;
-        self.events.push_back(MemberEvent::Assigned { generation, partitions, follows });
+        if self.release.is_some() {
+            // It is about to leave, and takes nothing on.
+            return;
+        }
+        if self.is_cooperative() {
+            return self.assigned_beside(generation, answer.partitions, outdated, now);
+        }
+        let before = kept.and_then(|kept| kept.identity.generation.checked_add(1));
+        self.adopt(generation, answer.partitions, before == Some(generation));
         if outdated {
-            self.begin_release(Then::Rejoin, now);
+            self.begin_release(Which::All, Then::Rejoin, now);
+        }
+    }
+
+    /// An assignment beside what the member reads already. What is not in it any more is given up
+    /// first, and then joined again for, so that another can have it (KIP-429).
+    fn assigned_beside(
+        &mut self,
+        generation: i32,
+        mut partitions: Vec<TopicPartition>,
+        outdated: bool,
+        now: Instant,
+    ) {
+        // Unsubscribed from while it joined.
+        partitions.retain(|partition| self.topics.contains(&partition.topic));
+        let gone = |owned: &&TopicPartition| !partitions.contains(owned);
+        let gone: Vec<TopicPartition> = self.owned.iter().filter(gone).cloned().collect();
+        if !gone.is_empty() {
+            self.events.push_back(MemberEvent::Release(Which::These(gone.clone())));
+            let until = now + self.config.poll_interval;
+            let (then, which) = (Then::Rejoin, Which::These(gone));
+            self.release = Some(Release { until, then, which, adopts: Some(partitions) });
+            return;
+        }
+        self.adopt(generation, partitions, true);
+        if outdated {
+            self.rejoin(now);
         }
     }
 
@@ -142,7 +192,7 @@ impl Membership {
             Ok((_, Verdict::Later)) => self.beat_again(now),
             Ok((_, Verdict::Rebalance)) => {
                 self.events.push_back(MemberEvent::CoordinatorAlive);
-                self.begin_release(Then::Rejoin, now);
+                self.make_way(now);
             }
             Err(_) | Ok((_, Verdict::Coordinator)) => {
                 self.events.push_back(MemberEvent::CoordinatorLost);
@@ -176,10 +226,7 @@ impl Membership {
 
     /// The group knows this member no longer: what it held is another's.
     pub(super) fn lose(&mut self, code: ErrorCode, now: Instant) {
-        let then = match &self.stage {
-            Stage::Stable { release: Some(release), .. } => release.then,
-            _ => Then::Rejoin,
-        };
+        let then = self.release.as_ref().map_or(Then::Rejoin, |release| release.then);
         self.drop_held();
         if code == ErrorCode::UNKNOWN_MEMBER_ID {
             self.member_id.clear();
@@ -187,12 +234,6 @@ impl Membership {
         match then {
             Then::Rejoin => self.stage = Stage::Unjoined { retry_at: now },
             then => self.leave(then, now),
-        }
-    }
-
-    fn drop_held(&mut self) {
-        if self.kept.take().is_some() || matches!(self.stage, Stage::Stable { .. }) {
-            self.events.push_back(MemberEvent::Lost);
         }
     }
 
@@ -216,7 +257,11 @@ impl Membership {
                 self.drop_held();
                 let for_good = verdict == Verdict::Fatal;
                 self.attempt = self.attempt.saturating_add(1);
-                self.stage = if for_good { Stage::Failed } else { Stage::Parked };
+                self.stage = match (for_good, self.topics.is_empty()) {
+                    (true, _) => Stage::Failed,
+                    (false, true) => Stage::Out,
+                    (false, false) => Stage::Parked,
+                };
                 self.events.push_back(MemberEvent::Refused { code, api, for_good });
             }
         }

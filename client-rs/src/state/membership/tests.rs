@@ -1,5 +1,7 @@
 //! Tests of the machine, in virtual time.
 
+mod cooperative;
+
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::state::backoff::Backoff;
@@ -14,13 +16,18 @@ struct Member1 {
 }
 
 impl Member1 {
-    #[allow(clippy::disallowed_methods, reason = "an origin for virtual time")]
     fn new(instance_id: Option<&str>) -> Self {
+        Self::with(instance_id, &[Strategy::Range])
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "an origin for virtual time")]
+    fn with(instance_id: Option<&str>, strategies: &[Strategy]) -> Self {
         let now = Instant::now();
         let config = MemberConfig {
             instance_id: instance_id.map(Arc::from),
             heartbeat_interval: BEAT,
             poll_interval: POLL,
+            strategies: strategies.to_vec(),
         };
         let backoff = Backoff::new((Duration::from_millis(100), Duration::from_secs(1)));
         let member = Membership::new(config, Pace::new(backoff, 1), now);
@@ -77,6 +84,7 @@ fn joined(error: ErrorCode, member_id: &str, generation: i32) -> JoinAnswer {
     JoinAnswer {
         error,
         identity,
+        strategy: Strategy::Range,
         leader: "another".into(),
         skip_assignment: false,
         members: Vec::new(),
@@ -102,16 +110,21 @@ fn a_new_member_joins_twice_and_syncs_at_once() {
     let mut one = Member1::subscribed();
     let (token, ask) = one.ask().unwrap();
     let topics = vec![Arc::from("t")];
-    assert_eq!(ask, MemberAsk::Join { member_id: String::new(), topics: topics.clone() });
+    let holdings = one.member.holdings();
+    assert_eq!((&holdings.owned, holdings.generation), (&Vec::new(), NO_GENERATION));
+    let member_id = String::new();
+    let asked = topics.clone();
+    assert_eq!(ask, MemberAsk::Join { member_id, topics: asked, holdings: holdings.clone() });
     assert_eq!(one.ask(), None, "one question at a time");
     let answer = joined(ErrorCode::MEMBER_ID_REQUIRED, "m1", -1);
     one.member.handle_join(token, Ok(answer), one.now);
     let (token, ask) = one.ask().expect("comes again without a pause");
-    assert_eq!(ask, MemberAsk::Join { member_id: "m1".into(), topics });
+    assert_eq!(ask, MemberAsk::Join { member_id: "m1".into(), topics, holdings });
     one.member.handle_join(token, Ok(joined(ErrorCode::NONE, "m1", 1)), one.now);
     let (token, ask) = one.ask().unwrap();
     let identity = Identity { member_id: "m1".into(), generation: 1 };
-    assert_eq!(ask, MemberAsk::Sync { identity: identity.clone(), shares: Vec::new() });
+    let strategy = Strategy::Range;
+    assert_eq!(ask, MemberAsk::Sync { identity: identity.clone(), strategy, shares: Vec::new() });
     assert_eq!(one.member.identity(), None, "nothing can be committed while the group moves");
     one.member.handle_sync(token, Ok(synced(ErrorCode::NONE, &[0, 1])), one.now);
     assert_eq!(one.events(), [assigned(1, &[0, 1], false)]);
@@ -129,6 +142,8 @@ fn the_leader_shares_out_once_it_knows_the_partition_counts() {
         id: id.into(),
         instance_id: None,
         topics: topics.iter().map(|topic| Arc::from(*topic)).collect(),
+        owned: Vec::new(),
+        generation: NO_GENERATION,
     };
     answer.members = vec![member("m1", &["t"]), member("m2", &["t", "u"])];
     one.member.handle_join(token, Ok(answer), one.now);
@@ -148,7 +163,11 @@ fn the_leader_shares_out_once_it_knows_the_partition_counts() {
     assert_eq!(one.events(), [], "nothing has changed");
     counts.insert("u".into(), 1);
     one.member.handle_counts(&counts, one.now);
-    assert_eq!(one.events(), [MemberEvent::Release], "a topic came to be: shared out anew");
+    assert_eq!(
+        one.events(),
+        [MemberEvent::Release(Which::All)],
+        "a topic came to be: shared out anew"
+    );
 }
 
 #[test]
@@ -182,10 +201,10 @@ fn a_rebalance_waits_for_the_release_and_beats_meanwhile() {
     let mut one = Member1::stable(1, &[0, 1]);
     one.events();
     one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
-    assert_eq!(one.events(), [MemberEvent::Release]);
+    assert_eq!(one.events(), [MemberEvent::Release(Which::All)]);
     assert!(one.member.identity().is_some(), "finished work can still be committed");
     one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
-    assert_eq!(one.events(), [MemberEvent::Release], "asked again, of one who is about to");
+    assert_eq!(one.events(), [], "asked again, of one who is about to");
     one.member.handle_released(one.now);
     one.join_and_sync(2, &[0]);
     assert_eq!(one.events(), [assigned(2, &[0], true)]);
@@ -215,7 +234,7 @@ fn a_member_the_group_forgot_drops_what_it_held() {
         let mut one = Member1::stable(1, &[0]);
         one.events();
         one.beat(code);
-        assert_eq!(one.events(), [MemberEvent::Lost], "{code}");
+        assert_eq!(one.events(), [MemberEvent::Lost(Which::All)], "{code}");
         let (_, ask) = one.ask().expect("joins again at once");
         assert!(matches!(ask, MemberAsk::Join { member_id: id, .. } if id == member_id), "{code}");
     }
@@ -230,7 +249,7 @@ fn what_is_kept_over_a_rebalance_is_lost_when_the_group_forgets_the_member() {
     let (token, _) = one.ask().unwrap();
     let answer = joined(ErrorCode::UNKNOWN_MEMBER_ID, "", -1);
     one.member.handle_join(token, Ok(answer), one.now);
-    assert_eq!(one.events(), [MemberEvent::Lost]);
+    assert_eq!(one.events(), [MemberEvent::Lost(Which::All)]);
     one.join_and_sync(2, &[0]);
     assert_eq!(one.events(), [assigned(2, &[0], false)]);
 }
@@ -358,7 +377,7 @@ fn stale_answers_change_nothing() {
     one.pass(BEAT);
     let (old, _) = one.ask().unwrap();
     one.member.handle_fenced(ErrorCode::ILLEGAL_GENERATION, 1, one.now);
-    assert_eq!(one.events(), [MemberEvent::Lost]);
+    assert_eq!(one.events(), [MemberEvent::Lost(Which::All)]);
     one.join_and_sync(2, &[0]);
     one.events();
     one.member.handle_heartbeat(old, Ok(ErrorCode::UNKNOWN_MEMBER_ID), one.now);
@@ -375,7 +394,7 @@ fn leaving_commits_first_and_says_goodbye() {
     let mut one = Member1::stable(1, &[0]);
     one.events();
     one.member.subscribe(Vec::new(), one.now);
-    assert_eq!(one.events(), [MemberEvent::Release]);
+    assert_eq!(one.events(), [MemberEvent::Release(Which::All)]);
     assert_eq!(one.ask(), None);
     one.member.handle_released(one.now);
     let (token, ask) = one.ask().unwrap();
@@ -415,16 +434,20 @@ fn a_change_of_topics_joins_again_also_in_the_middle_of_a_join() {
     let mut one = Member1::stable(1, &[0]);
     one.events();
     one.member.subscribe(vec!["u".into(), "t".into()], one.now);
-    assert_eq!(one.events(), [MemberEvent::Release]);
+    assert_eq!(one.events(), [MemberEvent::Release(Which::All)]);
     one.member.handle_released(one.now);
     let (token, ask) = one.ask().unwrap();
-    let topics = vec![Arc::from("t"), Arc::from("u")];
-    assert_eq!(ask, MemberAsk::Join { member_id: "m1".into(), topics });
+    let wanted = [Arc::from("t"), Arc::from("u")];
+    assert!(matches!(ask, MemberAsk::Join { topics, .. } if topics == wanted));
     one.member.subscribe(vec!["v".into()], one.now);
     one.member.handle_join(token, Ok(joined(ErrorCode::NONE, "m1", 2)), one.now);
     let (token, _) = one.ask().unwrap();
     one.member.handle_sync(token, Ok(synced(ErrorCode::NONE, &[0])), one.now);
-    assert_eq!(one.events().last(), Some(&MemberEvent::Release), "joined for the old topics");
+    assert_eq!(
+        one.events().last(),
+        Some(&MemberEvent::Release(Which::All)),
+        "joined for the old topics"
+    );
 }
 
 #[test]
@@ -460,7 +483,7 @@ fn a_late_poll_leaves_the_group_and_the_next_one_comes_back() {
         let after = POLL + Duration::from_millis(6);
         let mut events = vec![MemberEvent::PollMissed { after }];
         if joined_before {
-            events.push(MemberEvent::Release);
+            events.push(MemberEvent::Release(Which::All));
         }
         assert_eq!(one.events(), events);
         one.member.handle_released(one.now);
@@ -495,7 +518,7 @@ fn a_release_that_takes_longer_than_the_rebalance_may_is_a_loss() {
     one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
     one.events();
     one.pass(POLL);
-    assert_eq!(one.events(), [MemberEvent::Lost]);
+    assert_eq!(one.events(), [MemberEvent::Lost(Which::All)]);
     one.join_and_sync(2, &[0]);
     assert_eq!(one.events(), [assigned(2, &[0], false)]);
 }

@@ -20,10 +20,10 @@ use ottla_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
 };
 use ottla_protocol::messages::{
-    FetchRequest, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse,
-    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
-    SyncGroupResponse, find_coordinator_response,
+    FetchRequest, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse,
+    MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetFetchRequest, OffsetFetchResponse, SyncGroupResponse, find_coordinator_response,
 };
 use ottla_protocol::record::{BatchBuilder, BatchSeal, NO_HEADERS};
 use ottla_protocol::{ApiKey, ErrorCode, Message, Records, Uuid, Writer, frame};
@@ -33,7 +33,7 @@ use crate::config::{ConsumerConfig, Options};
 use crate::consumer::batch::Batch;
 use crate::consumer::face::{Command, Face, Look, WholeBatch};
 use crate::consumer::promise::Promise;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::assignor::{self, Share};
 use crate::state::backoff::Random;
@@ -67,6 +67,9 @@ pub(super) struct Script {
     pub(super) share: Vec<i32>,
     /// The group is about to share out anew.
     pub(super) rebalance: bool,
+    /// The coordinator waits for others before it answers joins.
+    pub(super) holds_joins: bool,
+    joins: Vec<Request>,
     /// The group has dropped this member.
     pub(super) forgotten: bool,
     /// What came, in short.
@@ -81,6 +84,7 @@ impl Script {
             .set("bootstrap.servers", "127.0.0.1:1")
             .and_then(|set| set.set("group.id", "g"))
             .and_then(|set| set.set("auto.offset.reset", "earliest"))
+            .and_then(|set| set.set("partition.assignment.strategy", "range"))
             .unwrap();
         for (name, value) in options {
             set = set.set(name, value).unwrap();
@@ -108,6 +112,8 @@ impl Script {
             generation: 0,
             share: vec![0],
             rebalance: false,
+            holds_joins: false,
+            joins: Vec::new(),
             forgotten: false,
             seen: Vec::new(),
             ended: false,
@@ -117,9 +123,13 @@ impl Script {
     /// A member that reads partition 0 of `t`.
     pub(super) fn reading(options: &[(&str, &str)]) -> Self {
         let mut script = Self::new(options);
-        script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
-        script.run();
+        script.subscribe();
         script
+    }
+
+    pub(super) fn subscribe(&mut self) {
+        self.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+        self.run();
     }
 
     /// Adds a batch of so many records, whose values are their offsets.
@@ -145,10 +155,25 @@ impl Script {
                 return;
             }
             while let Some((metadata, request)) = self.waiting.pop_front() {
+                if self.holds_joins && request.body.key() == ApiKey::JoinGroup {
+                    self.seen.push("join".into());
+                    self.joins.push(request);
+                    continue;
+                }
+                let behind = !self.joins.is_empty() && request.lane == Lane::Coordinator;
+                assert!(!behind, "{:?} stands behind a join that is held", request.body);
                 self.serve(metadata, &request);
             }
         }
         panic!("it never comes to rest: {:?}", self.seen);
+    }
+
+    /// All others have joined as well.
+    pub(super) fn release_joins(&mut self) {
+        for request in std::mem::take(&mut self.joins) {
+            self.serve(false, &request);
+            self.seen.pop();
+        }
     }
 
     /// A turn whose requests nobody answers.
@@ -215,7 +240,7 @@ impl Script {
     /// All connections break; what was asked is not answered.
     pub(super) fn disconnect(&mut self) {
         for (token, ..) in std::mem::take(&mut self.held) {
-            let error = Error::new(crate::error::ErrorKind::Disconnected, "lost");
+            let error = Error::new(ErrorKind::Disconnected, "lost");
             let fault = LinkFault { error, written: true };
             self.call(|engine, cx| engine.handle_response(token, Err(fault), cx));
         }
@@ -231,7 +256,7 @@ impl Script {
         Some(match key {
             ApiKey::Metadata => self.metadata_answer(bytes, version),
             ApiKey::FindCoordinator => coordinator_answer(version),
-            ApiKey::JoinGroup => self.join_answer(version),
+            ApiKey::JoinGroup => self.join_answer(bytes, version),
             ApiKey::SyncGroup => self.sync_answer(version),
             ApiKey::Heartbeat => {
                 let error_code = self.group_error();
@@ -292,7 +317,8 @@ impl Script {
         }
     }
 
-    fn join_answer(&mut self, version: i16) -> Bytes {
+    fn join_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<JoinGroupRequest<'_>>(bytes).unwrap();
         self.seen.push("join".into());
         self.generation += 1;
         (self.rebalance, self.forgotten) = (false, false);
@@ -301,7 +327,7 @@ impl Script {
             member_id: "m",
             leader: "another",
             protocol_type: Some("consumer"),
-            protocol_name: Some("range"),
+            protocol_name: request.protocols.first().map(|protocol| protocol.name),
             ..Default::default()
         };
         body(&answer, version)
@@ -464,6 +490,17 @@ impl Script {
         let command = Command::Commit { marks, deadline, promise: None };
         self.face.command(command).unwrap();
         self.run();
+    }
+
+    /// Why a commit of this batch is refused, if it is.
+    pub(super) fn commit_refused(&mut self, batch: &Batch) -> Option<ErrorKind> {
+        let marks = vec![(batch.topic_partition().clone(), batch.mark())];
+        let deadline = self.now + Duration::from_mins(1);
+        let promise = Promise::new();
+        let heard = Some(Arc::clone(&promise));
+        self.face.command(Command::Commit { marks, deadline, promise: heard }).unwrap();
+        self.run();
+        promise.wait(Duration::ZERO, "the commit").err().map(|error| error.kind())
     }
 }
 

@@ -1,0 +1,191 @@
+//! Tests of the strategies, and of their bytes.
+
+use super::*;
+use crate::state::backoff::Random;
+
+mod kafka;
+mod properties;
+
+fn member(id: &str, instance_id: Option<&str>, topics: &[&str]) -> Member {
+    Member {
+        id: id.into(),
+        instance_id: instance_id.map(Into::into),
+        topics: topics.iter().map(|topic| Arc::from(*topic)).collect(),
+        owned: Vec::new(),
+        generation: NO_GENERATION,
+    }
+}
+
+fn owning(id: &str, generation: i32, partitions: &[i32]) -> Member {
+    let mut member = member(id, None, &["t"]);
+    member.generation = generation;
+    member.owned = partitions.iter().map(|&number| TopicPartition::new("t", number)).collect();
+    member
+}
+
+fn counts(rows: &[(&str, i32)]) -> BTreeMap<Arc<str>, i32> {
+    rows.iter().map(|(topic, count)| (Arc::from(*topic), *count)).collect()
+}
+
+fn shown(shares: &[Share]) -> Vec<String> {
+    let topics = |share: &Share| {
+        let rows = share.topics.iter().map(|(topic, numbers)| format!("{topic}{numbers:?}"));
+        rows.collect::<Vec<_>>().concat()
+    };
+    shares.iter().map(|share| format!("{}:{}", share.member_id, topics(share))).collect()
+}
+
+fn shares(strategy: Strategy, members: &[Member], rows: &[(&str, i32)]) -> Vec<String> {
+    shown(&strategy.assign(members, &counts(rows)))
+}
+
+#[test]
+fn range_gives_the_first_members_one_more() {
+    let two = [member("b", None, &["t"]), member("a", None, &["t"])];
+    assert_eq!(shares(Strategy::Range, &two, &[("t", 3)]), ["a:t[0, 1]", "b:t[2]"]);
+    assert_eq!(shares(Strategy::Range, &two, &[("t", 1)]), ["a:t[0]", "b:"]);
+}
+
+#[test]
+fn static_members_come_first_by_instance_id() {
+    let members = [
+        member("a-dynamic", None, &["t"]),
+        member("z", Some("i1"), &["t"]),
+        member("y", Some("i2"), &["t"]),
+    ];
+    for strategy in Strategy::ALL {
+        let shares = shares(strategy, &members, &[("t", 3)]);
+        assert_eq!(shares, ["z:t[0]", "y:t[1]", "a-dynamic:t[2]"], "{}", strategy.name());
+    }
+}
+
+#[test]
+fn topics_without_partitions_or_readers_are_left_out() {
+    let one = [member("a", None, &["gone", "t"])];
+    for strategy in Strategy::ALL {
+        let found = shares(strategy, &one, &[("t", 1), ("unread", 4), ("empty", 0)]);
+        assert_eq!(found, ["a:t[0]"], "{}", strategy.name());
+        assert!(strategy.assign(&[], &counts(&[("t", 1)])).is_empty());
+    }
+}
+
+#[test]
+fn a_member_that_comes_takes_of_those_who_have_most() {
+    let members = [owning("a", 3, &[0, 2, 4, 5]), owning("b", 3, &[1, 3]), owning("c", -1, &[])];
+    assert_eq!(
+        shares(Strategy::Sticky, &members, &[("t", 6)]),
+        ["a:t[0, 2]", "b:t[1, 3]", "c:t[4, 5]"]
+    );
+    assert_eq!(
+        shares(Strategy::CooperativeSticky, &members, &[("t", 6)]),
+        ["a:t[0, 2]", "b:t[1, 3]", "c:"],
+        "what is still read is nobody's before it is given up"
+    );
+}
+
+#[test]
+fn the_member_of_the_newer_generation_has_what_two_claim() {
+    let members = [owning("a", 4, &[0, 1]), owning("b", 5, &[1, 2])];
+    let wanted = ["a:t[0]", "b:t[1, 2]"];
+    assert_eq!(shares(Strategy::Sticky, &members, &[("t", 3)]), wanted);
+    assert_eq!(shares(Strategy::CooperativeSticky, &members, &[("t", 3)]), wanted);
+    let same = [owning("a", 5, &[0, 1]), owning("b", 5, &[1, 2]), owning("c", 5, &[])];
+    let found = shares(Strategy::CooperativeSticky, &same, &[("t", 3)]);
+    assert_eq!(found, ["a:t[0]", "b:t[2]", "c:"], "both give it up first");
+}
+
+#[test]
+fn a_move_may_lead_over_a_member_that_reads_both_topics() {
+    let mut members =
+        [member("a", None, &["x"]), member("b", None, &["x", "y"]), member("c", None, &["y"])];
+    members[0].owned = (0..2).map(|number| TopicPartition::new("x", number)).collect();
+    members[1].owned = (0..3).map(|number| TopicPartition::new("y", number)).collect();
+    members[1].owned.push(TopicPartition::new("x", 2));
+    let found = shares(Strategy::Sticky, &members, &[("x", 3), ("y", 3)]);
+    assert_eq!(found, ["a:x[0, 1]", "b:x[2]y[0]", "c:y[1, 2]"]);
+    members[0].owned = (0..4).map(|number| TopicPartition::new("x", number)).collect();
+    members[1].owned = (0..2).map(|number| TopicPartition::new("y", number)).collect();
+    members[2].owned.clear();
+    let found = shares(Strategy::Sticky, &members, &[("x", 4), ("y", 2)]);
+    assert_eq!(found, ["a:x[0, 1]", "b:x[2, 3]", "c:y[0, 1]"], "x moves to b since y can to c");
+}
+
+#[test]
+fn a_generation_of_any_size_is_taken() {
+    for generation in [i32::MIN, -2, i32::MAX] {
+        let members = [owning("a", generation, &[0, 1]), owning("b", 0, &[1])];
+        let found = shares(Strategy::Sticky, &members, &[("t", 2)]);
+        assert_eq!(found, ["a:t[0]", "b:t[1]"]);
+    }
+}
+
+fn told(strategy: Strategy, generation: i32, assigned_in: i32) -> (Vec<u8>, Vec<TopicPartition>) {
+    let topics: [Arc<str>; 2] = ["a".into(), "b".into()];
+    let owned =
+        vec![TopicPartition::new("a", 0), TopicPartition::new("a", 2), TopicPartition::new("b", 1)];
+    let subscription = Subscription {
+        topics: &topics,
+        owned: if strategy.is_cooperative() { &owned } else { &[] },
+        generation,
+        assigned: &owned,
+        assigned_in,
+    };
+    (encode_subscription(strategy, &subscription).unwrap(), owned)
+}
+
+#[test]
+fn subscriptions_and_assignments_come_back_as_they_were() {
+    for strategy in Strategy::ALL {
+        let (bytes, owned) = told(strategy, 7, 6);
+        let found = decode_subscription(strategy, &bytes).unwrap();
+        assert_eq!(found.topics, [Arc::from("a"), Arc::from("b")]);
+        let (wanted, generation) = match strategy {
+            Strategy::Range | Strategy::RoundRobin => (Vec::new(), NO_GENERATION),
+            Strategy::Sticky => (owned, 6),
+            Strategy::CooperativeSticky => (owned, 7),
+        };
+        assert_eq!((found.owned, found.generation), (wanted, generation));
+    }
+    let share = Share {
+        member_id: "m".into(),
+        topics: [(Arc::from("a"), vec![0, 2]), (Arc::from("b"), vec![1])].into(),
+    };
+    let found = decode_assignment(&encode_assignment(&share).unwrap()).unwrap();
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["a-0", "a-2", "b-1"]);
+    assert!(decode_assignment(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn a_subscription_of_an_old_or_a_future_member_is_read() {
+    // Version 0: topics and user data alone, as kafka-python writes it.
+    let old = [0, 0, 0, 0, 0, 1, 0, 1, b't', 0xff, 0xff, 0xff, 0xff];
+    for strategy in Strategy::ALL {
+        let found = decode_subscription(strategy, &old).unwrap();
+        assert_eq!(found.topics, [Arc::from("t")]);
+        assert_eq!((found.owned.len(), found.generation), (0, NO_GENERATION));
+    }
+    let (mut future, owned) = told(Strategy::CooperativeSticky, 7, 7);
+    future.extend_from_slice(&[1, 2, 3]);
+    future[1] = 9;
+    let found = decode_subscription(Strategy::CooperativeSticky, &future).unwrap();
+    assert_eq!(found.owned, owned);
+    assert!(decode_subscription(Strategy::Range, &[0]).is_err());
+    assert!(decode_assignment(&[0, 1, 0x7f, 0xff, 0xff, 0xff]).is_err());
+}
+
+#[test]
+fn user_data_that_cannot_be_read_cost_moves_and_nothing_else() {
+    let (bytes, _) = told(Strategy::Sticky, 7, 6);
+    let mut random = Random::new(5);
+    for _ in 0..20_000 {
+        let mut harmed = bytes.clone();
+        let at = usize::try_from(random.number() % 1_000).unwrap() % harmed.len();
+        harmed[at] ^= u8::try_from(random.number() % 255).unwrap() + 1;
+        for strategy in Strategy::ALL {
+            if let Ok(found) = decode_subscription(strategy, &harmed) {
+                assert!(found.owned.iter().all(|owned| owned.partition >= 0));
+            }
+        }
+    }
+}
