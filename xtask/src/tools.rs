@@ -64,8 +64,6 @@ pub(crate) static JDK: Tool =
 /// Fetches Apache Kafka.
 pub(crate) static MAVEN: Tool =
     Tool { name: "mvn", probe: &["mvn", "--version"], packages: &["maven"] };
-/// A Go compiler, which fetches modules.
-pub(crate) static GO: Tool = Tool { name: "go", probe: &["go", "version"], packages: &["golang"] };
 /// A Kafka client on the command line, built on librdkafka.
 pub(crate) static KCAT: Tool = Tool { name: "kcat", probe: &["kcat", "-V"], packages: &["kcat"] };
 
