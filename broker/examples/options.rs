@@ -19,6 +19,8 @@ fn values(kind: OptionKind) -> String {
         }
         OptionKind::Choice(words) => format!("`{}`", words.join("`, `")),
         OptionKind::List(words) => format!("some of `{}`, by commas", words.join("`, `")),
+        OptionKind::Ratio => "0 … 1".to_owned(),
+        OptionKind::Replicas => "`*`, or `PARTITION:BROKER` by commas".to_owned(),
         OptionKind::Folder => "path".to_owned(),
         OptionKind::Address | OptionKind::Listener => "`HOST:PORT`".to_owned(),
     }

@@ -113,14 +113,6 @@ impl Topic {
     }
 }
 
-/// The options of an internal topic, with no more replicas asked for than there are.
-///
-/// Kafka keeps to its options and hangs silently on fewer brokers.
-fn on_one_broker(config: &TopicConfig) -> Arc<TopicConfig> {
-    let min_insync_replicas = config.min_insync_replicas.min(1);
-    Arc::new(TopicConfig { min_insync_replicas, ..config.clone() })
-}
-
 /// A topic that the metadata log has just told about.
 #[derive(Debug, Clone)]
 pub(crate) struct TopicSetup {
@@ -191,7 +183,7 @@ impl Topics {
         let mut map = TopicMap::clone(&self.map.load());
         for setup in setups {
             let internal = &*setup.name == OFFSETS_TOPIC;
-            let config = if internal { on_one_broker(&setup.config) } else { setup.config.clone() };
+            let config = setup.config.clone();
             let known = map.by_id.get(&setup.id).cloned();
             let mut partitions =
                 known.as_ref().map_or_else(Vec::new, |topic| topic.partitions.clone());

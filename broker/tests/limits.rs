@@ -6,15 +6,19 @@ mod client;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use client::program::Program;
 use client::{Client, fetch_request};
 use ottla_broker::{Broker, BrokerConfig};
 use ottla_protocol::ErrorCode;
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use ottla_protocol::messages::{
-    FindCoordinatorRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest,
-    SyncGroupResponse,
+    DeleteGroupsRequest, FindCoordinatorRequest, JoinGroupRequest, JoinGroupResponse,
+    OffsetCommitRequest, OffsetCommitResponse, SyncGroupRequest, SyncGroupResponse,
 };
 
 fn broker(options: &[(&str, &str)]) -> Broker {
@@ -140,6 +144,68 @@ fn a_request_that_does_not_come_whole_is_given_up() {
         assert!(slow.is_closed(), "{part:?}");
     }
     assert_eq!(served(broker.address()).create("orders"), ErrorCode::NONE);
+}
+
+/// Joins a group as its first member.
+fn join(client: &mut Client, group_id: &str) -> ErrorCode {
+    let request = JoinGroupRequest {
+        group_id,
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 30_000,
+        protocol_type: "consumer",
+        protocols: vec![JoinGroupRequestProtocol { name: "range", metadata: b"" }],
+        ..JoinGroupRequest::default()
+    };
+    client.call(3, &request).decode::<JoinGroupResponse<'_>>().error_code
+}
+
+/// Commits an offset for a group without members.
+fn commit(client: &mut Client, group_id: &str) -> ErrorCode {
+    let topic = OffsetCommitRequestTopic {
+        name: "orders",
+        partitions: vec![OffsetCommitRequestPartition::default()],
+        ..OffsetCommitRequestTopic::default()
+    };
+    let request =
+        OffsetCommitRequest { group_id, topics: vec![topic], ..OffsetCommitRequest::default() };
+    let answer = client.call(7, &request);
+    answer.decode::<OffsetCommitResponse<'_>>().topics[0].partitions[0].error_code
+}
+
+#[test]
+fn so_many_groups_there_are_and_no_more_until_one_goes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let limited = || {
+        let config = BrokerConfig::new().data_dir(dir.path()).set("max.groups", "3");
+        Broker::start(config.expect("an option")).expect("a broker")
+    };
+    let broker = limited();
+    let mut client = served(broker.address());
+    client.call(2, &FindCoordinatorRequest { key: "g", ..FindCoordinatorRequest::default() });
+    // In offsets partitions of their own.
+    assert_eq!(join(&mut client, "members"), ErrorCode::NONE);
+    assert_eq!(commit(&mut client, "offsets"), ErrorCode::NONE);
+    assert_eq!(join(&mut client, ""), ErrorCode::INVALID_GROUP_ID, "which takes no place");
+    assert_eq!(commit(&mut client, "third"), ErrorCode::NONE);
+    assert_eq!(join(&mut client, "fourth"), ErrorCode::POLICY_VIOLATION);
+    assert_eq!(commit(&mut client, "fourth"), ErrorCode::POLICY_VIOLATION);
+    for known in ["offsets", "third"] {
+        assert_eq!(commit(&mut client, known), ErrorCode::NONE);
+    }
+    assert_eq!(join(&mut client, "third"), ErrorCode::NONE, "it is counted once");
+    let delete = |client: &mut Client, group| {
+        let request = DeleteGroupsRequest { groups_names: vec![group] };
+        client.call(2, &request);
+    };
+    delete(&mut client, "offsets");
+    assert_eq!(commit(&mut client, "fourth"), ErrorCode::NONE, "in the place of one that went");
+    drop(client);
+    broker.stop(Duration::from_secs(10)).expect("a clean stop");
+
+    let broker = limited();
+    let mut client = served(broker.address());
+    assert_eq!(join(&mut client, "fifth"), ErrorCode::NONE, "beside two that have offsets");
+    assert_eq!(join(&mut client, "sixth"), ErrorCode::POLICY_VIOLATION, "those on disk count");
 }
 
 /// The program with so many descriptors and no limit of connections.

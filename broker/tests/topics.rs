@@ -102,7 +102,7 @@ fn topics_are_refused_each_for_itself_and_with_a_reason() {
         (by_hand(vec![9]), ErrorCode::INVALID_REPLICA_ASSIGNMENT),
         (option("retention.mss", "1"), ErrorCode::INVALID_CONFIG),
         (option("retention.ms", "long"), ErrorCode::INVALID_CONFIG),
-        (option("min.insync.replicas", "2"), ErrorCode::INVALID_CONFIG),
+        (option("remote.storage.enable", "true"), ErrorCode::INVALID_CONFIG),
         (by_hand(vec![1]), ok),
         (option("max.message.bytes", "100"), ok),
     ] {

@@ -77,7 +77,9 @@ impl BrokerOptions<'_> {
         let effective = self.effective();
         let rows = TOPIC_OPTIONS.iter().map(|row| {
             let mut synonyms = self.synonyms(row.broker, row.default);
-            let set = own.and_then(|own| own.get(row.name)).map(ToString::to_string);
+            let set = own.and_then(|own| own.get(row.name));
+            // As it is understood. What was stored by a broker with other rules is shown as it is.
+            let set = set.map(|set| row.kind.read(set).unwrap_or_else(|| set.to_string()));
             if set.is_some() {
                 let own = Synonym { name: row.name, value: set.clone(), source: source::TOPIC };
                 synonyms.insert(0, own);
@@ -155,8 +157,8 @@ impl BrokerOptions<'_> {
             let value = Some(self.settings.set_at_start(name)?.to_owned());
             Some(Synonym { name, value, source: source::STATIC_BROKER })
         }));
-        // Only the name that counts first has a default that a tool is told of, as in Kafka.
-        synonyms.extend(names.iter().take(1).filter_map(|name| {
+        // As in Kafka: where there are several names, the one that counts first has no default.
+        synonyms.extend(names.iter().filter(|_| names.len() == 1).filter_map(|name| {
             // An option of Kafka's that this broker lacks has what the topic's has.
             let default = row(name).map_or(default, |row| row.default);
             let value = Some(default).filter(|value| !value.is_empty()).map(str::to_owned);
@@ -181,7 +183,7 @@ pub(crate) fn is_dynamic(name: &str) -> bool {
 pub(crate) fn is_list(name: &str) -> bool {
     let topic = TOPIC_OPTIONS.iter().find(|row| row.name == name).map(|row| row.kind);
     let kind = topic.or_else(|| row(name).map(|row| row.kind));
-    kind.is_some_and(|kind| matches!(kind, OptionKind::List(_)))
+    kind.is_some_and(|kind| matches!(kind, OptionKind::List(_) | OptionKind::Replicas))
 }
 
 /// What an option of a topic is where neither topic nor broker say otherwise.
@@ -192,7 +194,7 @@ pub(crate) fn topic_default(settings: &Settings, name: &str) -> Option<String> {
 
 /// Whether the broker's option takes a value.
 pub(crate) fn check_broker_option(name: &str, value: &str) -> Result<(), OptionError> {
-    super::table::find(name)?.check(value)
+    super::table::find(name)?.read(value).map(|_value| ())
 }
 
 impl TopicRow {
@@ -207,12 +209,19 @@ fn kind_number(name: &str, kind: OptionKind) -> i8 {
     const INT: i64 = 2_147_483_647;
     match kind {
         OptionKind::Flag => 1,
+        // Levels that are not all from one to another.
+        OptionKind::Choice(words) if words.iter().all(|word| word.parse::<i64>().is_ok()) => 3,
         OptionKind::Choice(_) => 2,
         OptionKind::Number(..) if name == "offsets.topic.replication.factor" => 4,
         // Ages of segments are long in Kafka whatever they may be.
         OptionKind::Number(_, most) | OptionKind::OptionalNumber(_, most) if most <= INT => 3,
         OptionKind::Number(..) | OptionKind::OptionalNumber(..) => 5,
-        OptionKind::List(_) | OptionKind::Address | OptionKind::Listener | OptionKind::Folder => 7,
+        OptionKind::Ratio => 6,
+        OptionKind::List(_)
+        | OptionKind::Replicas
+        | OptionKind::Address
+        | OptionKind::Listener
+        | OptionKind::Folder => 7,
     }
 }
 

@@ -31,6 +31,10 @@ pub enum OptionKind {
     Choice(&'static [&'static str]),
     /// Some of these words, with commas between them.
     List(&'static [&'static str]),
+    /// A number from 0 to 1.
+    Ratio,
+    /// `*`, or PARTITION:BROKER with commas between them.
+    Replicas,
     /// `[NAME://]HOST:PORT`, or nothing.
     Address,
     /// `[NAME://][HOST]:PORT`, or nothing.
@@ -111,7 +115,9 @@ const fn row(
     OptionRow { name, kind, default, doc }
 }
 
-use OptionKind::{Address, Choice, Flag, Folder, List, Listener, Number, OptionalNumber};
+use OptionKind::{
+    Address, Choice, Flag, Folder, List, Listener, Number, OptionalNumber, Ratio, Replicas,
+};
 
 /// All options, sorted by name.
 #[rustfmt::skip]
@@ -122,7 +128,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("compression.lz4.level", Number(1, 17), "9", "Level of lz4 where compression.type is lz4. Taken, and without effect: all levels compress alike."),
     row("compression.type", COMPRESSION_TYPE, "producer", "Codec of stored batches: as the producer sent them, or this one. A batch that comes in another is compressed anew."),
     row("compression.zstd.level", Number(-131_072, 22), "3", "Level of zstd where compression.type is zstd."),
-    row("connections.first.request.max.ms", Number(1, INT), "30000", "How long a new connection may send nothing. Not in Kafka."),
+    row("connections.first.request.max.ms", Number(1, INT), "10000", "How long a new connection may send nothing. Not in Kafka."),
     row("connections.max.idle.ms", Number(1, LONG), "600000", "How long a connection may send nothing while no answer is open."),
     row("default.replication.factor", Number(1, 32_767), "1", "Copies of a partition of a topic that asks for none."),
     row("delete.topic.enable", Flag, "true", "Whether topics can be deleted."),
@@ -159,6 +165,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("max.connections", OptionalNumber(1, INT), "", "Most connections; unset: as many as there are descriptors, less 1000 for files. Kafka: no limit."),
     row("max.connections.per.ip", Number(1, INT), "1000", "Most connections of one address. Kafka: no limit."),
     row("max.decompressed.message.bytes", Number(1, 2_147_483_639), "2147483639", "Most bytes of a record, decompressed, where records are looked at."),
+    row("max.groups", Number(1, INT), "100000", "Most groups, those included that are committed offsets alone; who begins one more gets POLICY_VIOLATION. Not in Kafka."),
     row("max.incremental.fetch.session.cache.slots", Number(0, INT), "1000", "Most fetch sessions that are kept; who gets none names all it wants in each fetch."),
     row("max.partitions", Number(1, INT), "20000", "Most partitions of all topics together. Not in Kafka."),
     row("message.max.bytes", Number(0, INT), "1048588", "Largest record batch."),
@@ -193,34 +200,50 @@ pub(super) fn find(name: &str) -> Result<&'static OptionRow, OptionError> {
 }
 
 impl OptionRow {
-    /// Whether the option takes this value.
-    pub(super) fn check(&self, value: &str) -> Result<(), OptionError> {
-        if self.kind.takes(value) {
-            return Ok(());
-        }
-        let expected = self.kind.to_string();
-        Err(OptionError::Value { name: self.name, value: value.to_owned(), expected })
+    /// A value of this option, in the one form that it has here.
+    pub(super) fn read(&self, value: &str) -> Result<String, OptionError> {
+        self.kind.read(value).ok_or_else(|| {
+            let expected = self.kind.to_string();
+            OptionError::Value { name: self.name, value: value.trim().to_owned(), expected }
+        })
     }
 }
 
 impl OptionKind {
-    /// Whether an option of this kind takes this value.
-    pub(super) fn takes(self, value: &str) -> bool {
+    /// A value in the one form that options of this kind have here, that in which Kafka shows it;
+    /// none if it is no such value. Kafka: `ConfigDef.parseType` and `convertToString`.
+    pub(super) fn read(self, value: &str) -> Option<String> {
+        let value = value.trim();
+        let as_it_is = |good: bool| good.then(|| value.to_owned());
         match self {
-            Flag => matches!(value, "true" | "false"),
-            // Of lists as well: no cleanup.policy at all keeps everything.
-            OptionalNumber(..) | Address | Listener | Folder | List(_) if value.is_empty() => true,
-            Number(least, most) | OptionalNumber(least, most) => {
-                value.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
+            Flag => {
+                let words = ["true", "false"].into_iter();
+                words.filter(|word| word.eq_ignore_ascii_case(value)).map(str::to_owned).next()
             }
-            Choice(words) => words.contains(&value),
-            List(words) => value.split(',').all(|word| words.contains(&word.trim())),
-            Address => super::advertised(value).is_some(),
+            // Of lists as well: no cleanup.policy at all keeps everything.
+            OptionalNumber(..) | Address | Listener | Folder | List(_) | Replicas
+                if value.is_empty() =>
+            {
+                Some(String::new())
+            }
+            Number(least, most) | OptionalNumber(least, most) => {
+                let number = value.parse::<i64>().ok();
+                number.filter(|number| (least..=most).contains(number)).map(|n| n.to_string())
+            }
+            Ratio => {
+                let number = value.parse::<f64>().ok();
+                number.filter(|number| (0.0..=1.0).contains(number)).map(shown)
+            }
+            Choice(words) => as_it_is(words.contains(&value)),
+            List(words) => list(value, |all| all.iter().all(|one| words.contains(one))),
+            Replicas => list(value, |all| *all == ["*"] || all.iter().all(|one| is_replica(one))),
+            Address => as_it_is(super::settings::advertised(value).is_some()),
             Listener => {
                 let port = super::address_of(value).rsplit_once(':').map(|(_, port)| port);
-                port.is_some_and(|port| port.parse::<u16>().is_ok()) && !value.contains(',')
+                let good = port.is_some_and(|port| port.parse::<u16>().is_ok());
+                as_it_is(good && !value.contains(','))
             }
-            Folder => !value.contains(','),
+            Folder => as_it_is(!value.contains(',')),
         }
     }
 }
@@ -235,9 +258,68 @@ impl std::fmt::Display for OptionKind {
             }
             Choice(words) => write!(out, "{}", words.join(" or ")),
             List(words) => write!(out, "a list out of {}", words.join(", ")),
+            Ratio => out.write_str("a number from 0 to 1"),
+            Replicas => out.write_str("*, or a list of PARTITION:BROKER"),
             Address => out.write_str("HOST:PORT, or PLAINTEXT://HOST:PORT"),
             Listener => out.write_str("one address: HOST:PORT, or PLAINTEXT://HOST:PORT"),
             Folder => out.write_str("the path of one folder"),
+        }
+    }
+}
+
+/// A list whose parts are good, without the blanks between them.
+fn list(value: &str, is_good: impl FnOnce(&[&str]) -> bool) -> Option<String> {
+    let parts: Vec<_> = value.split(',').map(str::trim).collect();
+    is_good(&parts).then(|| parts.join(","))
+}
+
+/// PARTITION:BROKER, or nothing. Kafka: `ThrottledReplicaListValidator`.
+fn is_replica(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let pair = text.split_once(':');
+    text.is_empty() || pair.is_some_and(|(one, other)| is_number(one) && is_number(other))
+}
+
+/// A ratio as Java writes it: with a decimal point, and small ones in powers of ten.
+fn shown(ratio: f64) -> String {
+    if ratio == 0.0 || ratio >= 1e-3 {
+        return format!("{ratio:?}");
+    }
+    let text = format!("{ratio:E}");
+    if text.contains('.') { text } else { text.replacen('E', ".0E", 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_one_form_that_of_kafka() {
+        for (kind, given, read) in [
+            (Flag, " TRUE ", Some("true")),
+            (Flag, "yes", None),
+            (Number(0, 10), "+07", Some("7")),
+            (Number(0, 10), "11", None),
+            (Ratio, ".50", Some("0.5")),
+            (Ratio, "1", Some("1.0")),
+            (Ratio, "-0.0", Some("-0.0")),
+            (Ratio, "1e-4", Some("1.0E-4")),
+            (Ratio, "0.00025", Some("2.5E-4")),
+            (Ratio, "0.001", Some("0.001")),
+            (Ratio, "1.01", None),
+            (Ratio, "NaN", None),
+            (Ratio, "", None),
+            (List(&["a", "b"]), "b , a", Some("b,a")),
+            (List(&["a", "b"]), "", Some("")),
+            (List(&["a", "b"]), "a,,b", None),
+            (Replicas, "0:1,  12:3", Some("0:1,12:3")),
+            (Replicas, "*", Some("*")),
+            (Replicas, "0:1,*", None),
+            (Replicas, "0-1", None),
+            (Replicas, ":1", None),
+            (Replicas, "", Some("")),
+        ] {
+            assert_eq!(kind.read(given).as_deref(), read, "{given:?}");
         }
     }
 }

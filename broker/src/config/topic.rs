@@ -6,17 +6,19 @@ use std::time::Duration;
 use ottla_protocol::record::{Codec, Compression, TimestampType};
 use ottla_storage::{AppendRules, LogConfig, Retention};
 
-use super::table::OptionKind::{self, Choice, Flag, List, Number};
+use super::table::OptionKind::{self, Choice, Flag, List, Number, Ratio, Replicas};
 use super::table::{COMPRESSION_TYPE, GZIP_LEVEL};
 use super::{OptionError, Settings};
 
 const INT: i64 = 2_147_483_647;
 const LONG: i64 = i64::MAX;
+const REMOTE_STORAGE: &str = "remote.storage.enable";
 
-/// Kafka's topic options that may be set here, what they take, and their default where no option of
-/// the broker gives one. Sorted by name.
+/// Kafka's topic options, what they take, and their default where no option of the broker gives one.
+/// Sorted by name.
 ///
-/// Those of compaction, and flush.messages and flush.ms, are kept and shown, and have no effect yet.
+/// Those of compaction, of storage in tiers, of throttled replicas and of share groups, flush.messages
+/// and flush.ms, are kept and shown, and have no effect yet.
 #[rustfmt::skip]
 pub(super) const TOPIC_OPTIONS: &[TopicRow] = &[
     topic("cleanup.policy", List(&["delete", "compact"]), "", &["log.cleanup.policy"], "What becomes of old records: delete by age and size, compact by key, or both."),
@@ -25,20 +27,31 @@ pub(super) const TOPIC_OPTIONS: &[TopicRow] = &[
     topic("compression.type", COMPRESSION_TYPE, "", &["compression.type"], "Codec of stored batches: as the producer sent them, or this one."),
     topic("compression.zstd.level", Number(-131_072, 22), "", &["compression.zstd.level"], "Level of zstd where compression.type is zstd."),
     topic("delete.retention.ms", Number(0, LONG), "86400000", &["log.cleaner.delete.retention.ms"], "How long the mark of a deleted key outlives compaction."),
+    topic("errors.deadletterqueue.group.enable", Flag, "false", &[], "Whether share groups may put here what they gave up."),
     topic("file.delete.delay.ms", Number(0, LONG), "", &["log.segment.delete.delay.ms"], "How long files of old segments stay after they are given up."),
     topic("flush.messages", Number(1, LONG), "9223372036854775807", &["log.flush.interval.messages"], "Records after which a log is flushed to disk."),
     topic("flush.ms", Number(0, LONG), "9223372036854775807", &["log.flush.interval.ms", "log.flush.scheduler.interval.ms"], "Age at which a record is flushed to disk."),
+    topic("follower.replication.throttled.replicas", Replicas, "", &[], "Replicas that follow at a limited rate: PARTITION:BROKER by commas, or * for all."),
     topic("index.interval.bytes", Number(0, INT), "", &["log.index.interval.bytes"], "Bytes of records between two entries of an index."),
+    topic("leader.replication.throttled.replicas", Replicas, "", &[], "Replicas that are followed at a limited rate: PARTITION:BROKER by commas, or * for all."),
+    topic("local.retention.bytes", Number(-2, LONG), "-2", &["log.local.retention.bytes"], "Bytes of a partition that stay here when there are tiers; -2: as retention.bytes."),
+    topic("local.retention.ms", Number(-2, LONG), "-2", &["log.local.retention.ms"], "Age at which records go from here when there are tiers; -2: as retention.ms."),
     topic("max.compaction.lag.ms", Number(1, LONG), "9223372036854775807", &["log.cleaner.max.compaction.lag.ms"], "Longest time that a record stays as it is before it may be compacted away."),
     topic("max.decompressed.message.bytes", Number(1, 2_147_483_639), "", &["max.decompressed.message.bytes"], "Most bytes of a record, decompressed, where records are looked at."),
     topic("max.message.bytes", Number(0, INT), "", &["message.max.bytes"], "Largest record batch."),
     topic("message.timestamp.after.max.ms", Number(0, LONG), "", &["log.message.timestamp.after.max.ms"], "How far a record's time may lie ahead of the broker's."),
     topic("message.timestamp.before.max.ms", Number(0, LONG), "", &["log.message.timestamp.before.max.ms"], "How far a record's time may lie behind the broker's."),
     topic("message.timestamp.type", Choice(&["CreateTime", "LogAppendTime"]), "", &["log.message.timestamp.type"], "Whose time a record carries: its producer's, or that of the append."),
+    topic("min.cleanable.dirty.ratio", Ratio, "0.5", &["log.cleaner.min.cleanable.ratio"], "Part of a log that is not compacted yet at which it is."),
     topic("min.compaction.lag.ms", Number(0, LONG), "0", &["log.cleaner.min.compaction.lag.ms"], "Shortest time that a record stays as it is before it may be compacted away."),
     topic("min.insync.replicas", Number(1, INT), "", &["min.insync.replicas"], "Replicas that must be in sync for a write with acks=all."),
     topic("preallocate", Flag, "false", &["log.preallocate"], "Whether the file of a segment is made as large as it may become."),
-    topic("retention.bytes", Number(-1, LONG), "", &["log.retention.bytes"], "Bytes of a partition that stay when older segments go; -1: no limit."),
+    topic("remote.copy.lag.bytes", Number(-1, LONG), "-1", &["log.remote.copy.lag.bytes"], "Bytes that a segment waits for before it is copied to another tier; -1: as local.retention.bytes."),
+    topic("remote.copy.lag.ms", Number(-1, LONG), "0", &["log.remote.copy.lag.ms"], "Time that a segment waits for before it is copied to another tier; -1: as local.retention.ms."),
+    topic("remote.log.copy.disable", Flag, "false", &[], "Whether nothing more is copied to another tier."),
+    topic("remote.log.delete.on.disable", Flag, "false", &[], "Whether what is in another tier goes when remote.storage.enable is taken back."),
+    topic(REMOTE_STORAGE, Flag, "false", &[], "Whether old segments go to another tier: there is none."),
+    topic("retention.bytes", Number(i64::MIN, LONG), "", &["log.retention.bytes"], "Bytes of a partition that stay when older segments go; -1: no limit."),
     topic("retention.ms", Number(-1, LONG), "", &["log.retention.ms", "log.retention.minutes", "log.retention.hours"], "Age at which records go; -1: never."),
     topic("segment.bytes", Number(1_048_576, INT), "", &["log.segment.bytes"], "Size at which a segment is rolled."),
     topic("segment.index.bytes", Number(4, INT), "", &["log.index.size.max.bytes"], "Most bytes of an index; a segment is rolled before."),
@@ -103,9 +116,10 @@ impl TopicConfig {
     ) -> Result<Self, OptionError> {
         let mut values = defaults(settings);
         for (name, value) in own {
-            let (name, value) = check(name, value)?;
-            values.insert(name, value.to_owned());
+            let (name, value) = read(name, value)?;
+            values.insert(name, value);
         }
+        check_together(&values)?;
         Ok(Self::from_values(settings, &values))
     }
 
@@ -177,24 +191,43 @@ fn stored_codec(values: &BTreeMap<&str, String>) -> Option<Codec> {
 /// What every option is for a topic that sets none itself.
 fn defaults(settings: &Settings) -> BTreeMap<&'static str, String> {
     let rows = TOPIC_OPTIONS.iter().map(|row| {
-        debug_assert!(row.kind.takes(row.default) || row.default.is_empty(), "{}", row.name);
+        debug_assert!(
+            row.default.is_empty() || row.kind.read(row.default).is_some(),
+            "{}",
+            row.name
+        );
         (row.name, row.default_in(settings))
     });
     rows.collect()
 }
 
-/// The option's own name and the trimmed value, if both are what they should be.
-fn check<'a>(name: &str, value: &'a str) -> Result<(&'static str, &'a str), OptionError> {
+/// The option's own name and its value in one form, if both are what they should be.
+fn read(name: &str, value: &str) -> Result<(&'static str, String), OptionError> {
     let Some(row) = TOPIC_OPTIONS.iter().find(|row| row.name == name) else {
         let nearest = super::nearest::nearest(name, TOPIC_OPTIONS.iter().map(|row| row.name));
         return Err(OptionError::Unknown { name: name.to_owned(), nearest });
     };
-    let value = value.trim();
-    if row.kind.takes(value) {
-        return Ok((row.name, value));
+    row.kind.read(value).map(|value| (row.name, value)).ok_or_else(|| {
+        let expected = row.kind.to_string();
+        OptionError::Value { name: row.name, value: value.trim().to_owned(), expected }
+    })
+}
+
+/// What options say of each other. Kafka: `LogConfig.validateValues` and
+/// `validateTopicLogConfigValues`, for a broker without storage in tiers.
+fn check_together(values: &BTreeMap<&'static str, String>) -> Result<(), OptionError> {
+    let text = |name| values.get(name).map(String::as_str).unwrap_or_default();
+    let refuse = |name: &'static str, expected| {
+        Err(OptionError::Value { name, value: text(name).to_owned(), expected })
+    };
+    if text(REMOTE_STORAGE) == "true" {
+        return refuse(REMOTE_STORAGE, "false: there is no remote storage here".to_owned());
     }
-    let expected = row.kind.to_string();
-    Err(OptionError::Value { name: row.name, value: value.to_owned(), expected })
+    let (least, most) = ("min.compaction.lag.ms", text("max.compaction.lag.ms"));
+    if text(least).parse::<i64>().ok() > most.parse().ok() {
+        return refuse(least, format!("at most max.compaction.lag.ms, which is {most}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::node::{Node, OFFSETS_TOPIC};
 use crate::state::group::{
     Answer, GroupLimits, JoinRequest, LeaveRequest, Now, SyncRequest, Token,
 };
-use crate::state::groups::{CommitRequest, Turn, partition_of};
+use crate::state::groups::{CommitRequest, GroupCount, Turn, partition_of};
 use crate::state::offsets::Offsets;
 
 /// Called with the answer to a request about a group, or with why there is none.
@@ -40,6 +40,8 @@ pub(crate) struct Coordinator {
     /// By offsets partition; made when the offsets topic is first seen.
     shards: OnceLock<Vec<Mutex<Shard>>>,
     tokens: AtomicU64,
+    /// Of all shards together.
+    count: GroupCount,
     timers: Timers,
 }
 
@@ -358,5 +360,6 @@ fn limits(node: &Node) -> GroupLimits {
         initial_delay: std::time::Duration::from_millis(delay),
         offset_metadata_max: settings.offset_metadata_max_bytes,
         offsets_retention_ms: settings.offsets_retention_ms,
+        groups_max: settings.max_groups,
     }
 }

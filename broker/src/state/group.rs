@@ -59,6 +59,8 @@ pub(crate) struct GroupLimits {
     pub(crate) offset_metadata_max: usize,
     /// How long offsets of an empty group are kept. Kafka: `offsets.retention.minutes`.
     pub(crate) offsets_retention_ms: i64,
+    /// How many groups there may be: `max.groups`.
+    pub(crate) groups_max: usize,
 }
 
 impl Default for GroupLimits {
@@ -71,6 +73,7 @@ impl Default for GroupLimits {
             initial_delay: Duration::ZERO,
             offset_metadata_max: 4096,
             offsets_retention_ms: 7 * 24 * 3_600_000,
+            groups_max: 100_000,
         }
     }
 }

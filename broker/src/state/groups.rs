@@ -4,6 +4,7 @@
 //! each answer back until all records decided up to then are committed.
 
 mod admin;
+mod count;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,8 @@ use std::time::Instant;
 use ottla_protocol::{ErrorCode, Uuid};
 
 pub(crate) use self::admin::GroupSummary;
+pub(crate) use self::count::GroupCount;
+use self::count::Known;
 use super::group::{
     Answer, Decision, Group, GroupLimits, GroupValue, JoinAnswer, JoinRequest, LeaveRequest, Now,
     PhaseName, SyncAnswer, SyncRequest, Token,
@@ -88,15 +91,23 @@ pub(crate) struct Groups {
     limits: GroupLimits,
     by_id: HashMap<Arc<str>, Group>,
     offsets: Offsets,
+    /// Those that are there: by members, by what is stored of them, or by offsets alone.
+    known: Known,
     /// When each group wants to be looked at; never later than its own `poll_timeout`.
     deadlines: BTreeSet<(Instant, Arc<str>)>,
     scheduled: HashMap<Arc<str>, Instant>,
 }
 
 impl Groups {
-    /// No groups yet.
+    /// No groups yet, and none anywhere else.
+    #[cfg(test)]
     pub(crate) fn new(limits: GroupLimits) -> Self {
-        Self { limits, ..Self::default() }
+        Self::counted(limits, GroupCount::default())
+    }
+
+    /// No groups yet; those that come count with others'.
+    pub(crate) fn counted(limits: GroupLimits, count: GroupCount) -> Self {
+        Self { limits, known: Known::new(count), ..Self::default() }
     }
 
     /// The offsets.
@@ -127,11 +138,27 @@ impl Groups {
             GroupRecord::Group { group, value: None } => {
                 self.by_id.remove(group);
                 self.unschedule(group);
+                self.count(group);
             }
             GroupRecord::Offset { group, partition, value } => {
                 self.offsets.replay(group, partition, value.as_ref());
+                self.count(group);
             }
         }
+    }
+
+    /// Whether a group that is not there may begin; takes its place among all that there may be.
+    ///
+    /// POLICY_VIOLATION, as where partitions are too many: a client gives up at once and says why.
+    /// COORDINATOR_NOT_AVAILABLE would have it ask again and again, and nobody would know.
+    fn admit(&mut self, group: &str) -> Result<(), ErrorCode> {
+        let admitted = self.known.try_add(group, self.limits.groups_max);
+        if admitted { Ok(()) } else { Err(ErrorCode::POLICY_VIOLATION) }
+    }
+
+    /// Counts a group that came into being or went.
+    fn count(&mut self, group: &Arc<str>) {
+        self.known.set(group, self.by_id.contains_key(group) || self.offsets.has(group));
     }
 
     /// Starts the timers after the log was read back.
@@ -163,7 +190,7 @@ impl Groups {
         } else if !self.by_id.contains_key(group) && !request.member_id.is_empty() {
             Some(ErrorCode::UNKNOWN_MEMBER_ID)
         } else {
-            None
+            self.admit(group).err()
         };
         if let Some(error) = refused {
             let answer = JoinAnswer::refused(error, Arc::from(request.member_id));
@@ -250,6 +277,9 @@ impl Groups {
         if let Err(error) = checked {
             return (Turn::default(), Err(error));
         }
+        if let Err(error) = self.admit(group) {
+            return (Turn::default(), Err(error));
+        }
         let id: Arc<str> = Arc::from(group);
         let mut turn = Turn::default();
         let mut codes = Vec::with_capacity(request.offsets.len());
@@ -272,6 +302,8 @@ impl Groups {
             self.replay(&record);
             turn.records.push(record);
         }
+        // One of whose offsets none was taken is not there.
+        self.count(&id);
         (turn, Ok(codes))
     }
 
@@ -370,6 +402,7 @@ impl Groups {
     /// The group of this id, which is begun if need be.
     fn opened(&mut self, id: &Arc<str>) -> &mut Group {
         let delay = self.limits.initial_delay;
+        self.known.set(id, true);
         self.by_id.entry(id.clone()).or_insert_with(|| Group::new(id.clone(), delay))
     }
 
@@ -389,6 +422,7 @@ impl Groups {
             decide(group, &mut out);
             if group.is_forgettable() {
                 self.by_id.remove(id);
+                self.count(id);
             }
         }
         self.schedule(id);

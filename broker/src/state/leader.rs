@@ -50,10 +50,14 @@ impl Leader {
 
     /// Whether a write with acks=all may be appended. Kafka: NOT_ENOUGH_REPLICAS.
     pub(crate) fn check_acks_all(&self) -> Result<(), TooFewInSync> {
-        if self.in_sync.len() < self.min_in_sync {
-            return Err(TooFewInSync { in_sync: self.in_sync.len(), needed: self.min_in_sync });
-        }
-        Ok(())
+        let (in_sync, needed) = (self.in_sync.len(), self.needed());
+        if in_sync < needed { Err(TooFewInSync { in_sync, needed }) } else { Ok(()) }
+    }
+
+    /// How many replicas must be in sync: as many as there are is enough. Kafka:
+    /// `Partition.effectiveMinIsr`.
+    fn needed(&self) -> usize {
+        self.min_in_sync.min(self.replicas)
     }
 
     /// The log of `broker` now ends at `log_end`; true if the high watermark rose.
@@ -64,9 +68,8 @@ impl Leader {
                 replica.log_end = log_end;
             }
         }
-        // KIP-966: it stands still while the ISR is smaller than min.insync.replicas, as far as
-        // there are that many replicas at all.
-        if self.in_sync.len() < self.min_in_sync.min(self.replicas) {
+        // KIP-966: it stands still while the ISR is smaller than min.insync.replicas.
+        if self.in_sync.len() < self.needed() {
             return false;
         }
         let reached = self.in_sync.iter().map(|replica| replica.log_end).min();
@@ -92,15 +95,20 @@ mod tests {
 
     #[test]
     fn acks_all_is_refused_below_the_minimum_of_in_sync_replicas() {
-        let leader = Leader::alone(1, 2, 0);
+        let mut leader = Leader { replicas: 3, ..Leader::alone(1, 2, 0) };
         assert_eq!(leader.check_acks_all(), Err(TooFewInSync { in_sync: 1, needed: 2 }));
-        assert_eq!(Leader::alone(1, 1, 0).check_acks_all(), Ok(()));
+        assert!(!leader.handle_append(1, 5), "nor is anything else committed");
+        assert_eq!(leader.high_watermark(), 0);
+        leader.set_min_in_sync(1);
+        assert_eq!(leader.check_acks_all(), Ok(()));
+        assert!(leader.handle_append(1, 5));
     }
 
     #[test]
-    fn high_watermark_moves_when_there_are_fewer_replicas_than_the_minimum() {
+    fn no_more_replicas_are_asked_for_than_there_are() {
         let mut leader = Leader::alone(1, 2, 0);
-        assert!(leader.handle_append(1, 5), "acks=1 writes stay readable");
+        assert_eq!(leader.check_acks_all(), Ok(()));
+        assert!(leader.handle_append(1, 5));
         assert_eq!(leader.high_watermark(), 5);
     }
 }

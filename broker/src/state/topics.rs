@@ -139,7 +139,7 @@ pub(crate) fn create(
     };
     check_room(image, placed.len(), defaults.partitions_in_all)?;
     let copies = placed.first().map_or(0, Vec::len);
-    let configs = check_configs(request, copies, check)?;
+    let configs = check_configs(request, check)?;
     let name: Arc<str> = Arc::from(request.name.as_str());
     let mut records = vec![MetadataRecord::Topic { name: name.clone(), id }];
     // As Kafka: the options stand before the partitions, so that these begin with them.
@@ -437,7 +437,6 @@ fn check_replicas(image: &Image, index: i32, replicas: &[i32]) -> Result<(), Str
 
 fn check_configs<'a>(
     request: &'a TopicRequest,
-    copies: usize,
     check: &CheckOptions<'_>,
 ) -> Result<BTreeMap<&'a str, &'a str>, Refusal> {
     let invalid = |message| Refusal::new(ErrorCode::INVALID_CONFIG, message);
@@ -452,13 +451,6 @@ fn check_configs<'a>(
     }
     let own: Vec<_> = configs.iter().map(|(name, value)| (*name, *value)).collect();
     check(&own).map_err(invalid)?;
-    let in_sync = configs.get("min.insync.replicas").and_then(|value| value.parse::<usize>().ok());
-    if let Some(needed) = in_sync.filter(|needed| *needed > copies) {
-        // Kafka takes it, and then every write with acks=all fails.
-        return Err(invalid(format!(
-            "min.insync.replicas is {needed}, but the topic's replication factor is {copies}"
-        )));
-    }
     Ok(configs)
 }
 

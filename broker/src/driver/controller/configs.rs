@@ -85,13 +85,12 @@ fn decide(
     match resource.kind {
         Resource::TOPIC => {
             check_name_of(&resource.name)?;
-            let topic = image.topic(&resource.name).ok_or_else(|| {
+            if image.topic(&resource.name).is_none() {
                 let message = format!("there is no topic {:?}", resource.name);
-                Refusal::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message)
-            })?;
-            let replicas = topic.partitions.values().map(|state| state.replicas.len()).min();
+                return Err(Refusal::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message));
+            }
             let settings = broker_options(node, image).effective();
-            alter(image, alteration, &OfTopics { settings, replicas: replicas.unwrap_or(1) })
+            alter(image, alteration, &OfTopics { settings })
         }
         Resource::BROKER => {
             check_broker_name(node, &resource.name)?;
@@ -121,27 +120,18 @@ pub(crate) fn check_broker_name(node: &Node, name: &str) -> Result<(), Refusal> 
     Err(Refusal::new(ErrorCode::INVALID_REQUEST, message))
 }
 
-/// The options of a topic with so many replicas.
+/// The options of topics.
 struct OfTopics {
     settings: Settings,
-    replicas: usize,
 }
 
 impl OptionRules for OfTopics {
     fn check(&self, own: &BTreeMap<Arc<str>, Arc<str>>) -> Result<(), Refusal> {
-        let invalid = |message: String| Refusal::new(ErrorCode::INVALID_CONFIG, message);
         let own = own.iter().map(|(name, value)| (&**name, &**value));
-        let set = own.clone().any(|(name, _)| name == "min.insync.replicas");
-        let resolved = TopicConfig::resolve(&self.settings, own);
-        let needed = resolved.map_err(|error| invalid(error.to_string()))?.min_insync_replicas;
-        if set && needed > self.replicas {
-            // Kafka takes it, and then every write with acks=all fails.
-            return Err(invalid(format!(
-                "min.insync.replicas is {needed}, but the topic's replication factor is {}",
-                self.replicas
-            )));
+        match TopicConfig::resolve(&self.settings, own) {
+            Ok(_resolved) => Ok(()),
+            Err(error) => Err(Refusal::new(ErrorCode::INVALID_CONFIG, error.to_string())),
         }
-        Ok(())
     }
 
     fn check_changeable(&self, _name: &str) -> Result<(), Refusal> {

@@ -112,7 +112,7 @@ fn finish_load(node: &Arc<Node>, index: usize, partition: &Partition) {
 
 fn read_groups(node: &Node, partition: &Partition) -> Result<Groups, String> {
     let reader = partition.log().map_err(|error| error.to_string())?;
-    let mut groups = Groups::new(limits(node));
+    let mut groups = Groups::counted(limits(node), node.coordinator.count.clone());
     let mut records = 0_u64;
     read_records(reader, reader.log_end(), |_batch, record| {
         if let Some(record) = decode(record.key, record.value).map_err(|e| e.to_string())? {

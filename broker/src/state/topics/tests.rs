@@ -171,7 +171,6 @@ fn options_are_checked_and_stored() {
     assert_eq!(code(&image, &set(&[("bad", Some("1"))])), invalid);
     assert_eq!(code(&image, &set(&[("retention.ms", None)])), invalid);
     assert_eq!(code(&image, &set(&[("x", Some("1")), ("x", Some("2"))])), invalid);
-    assert_eq!(code(&image, &set(&[("min.insync.replicas", Some("2"))])), invalid);
     let created = decide(&image, &set(&[("retention.ms", Some("5"))])).unwrap();
     let mut image = image;
     for record in &created.records {
