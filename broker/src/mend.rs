@@ -100,7 +100,7 @@ fn mend(arguments: &ArgMatches) -> Result<ExitCode, String> {
     if !yes {
         return Ok(ExitCode::SUCCESS);
     }
-    repair::apply(&DiskFiles, dir, &steps).map_err(|error| error.to_string())?;
+    repair::apply(&DiskFiles::new(), dir, &steps).map_err(|error| error.to_string())?;
     let (_, after) = look(arguments)?;
     print(|out| {
         writeln!(out, "done; {} steps", steps.len())?;
@@ -123,7 +123,7 @@ fn look(arguments: &ArgMatches) -> Result<(&Path, DirectoryCheck), String> {
             Some(parsed.ok_or_else(|| format!("--partition {name}: expected TOPIC-N"))?)
         }
     };
-    let found = check_directory(&DiskFiles, dir, only).map_err(|error| error.to_string())?;
+    let found = check_directory(&DiskFiles::new(), dir, only).map_err(|error| error.to_string())?;
     if let (Some((topic, partition)), true) = (only, found.logs.is_empty()) {
         return Err(format!("{} has no folder {topic}-{partition}", dir.display()));
     }

@@ -7,10 +7,18 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
-use client::{Client, fetch_request, values};
+use client::{Client, batch, fetch_request, produce_request, values};
 use ottla_broker::{Broker, BrokerConfig};
-use ottla_protocol::messages::{FetchRequest, FetchResponse};
+use ottla_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use ottla_protocol::messages::{
+    DescribeLogDirsRequest, DescribeLogDirsResponse, FetchRequest, FetchResponse,
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, ProduceResponse,
+};
+use ottla_protocol::record::BatchSeal;
 use rustix::fs::{Advice, fadvise};
 
 fn on_disk(dir: &Path) -> Broker {
@@ -84,17 +92,86 @@ fn bytes_that_are_on_the_disk_only_are_read_by_other_threads() {
     let warm = broker.read_stats().cold_reads;
     assert_eq!(warm, 1, "what was just written is in memory, but for the sealed segment's index");
     for (bytes, least) in [(1 << 20, 2), (1, 2)] {
-        let segments = std::fs::read_dir(dir.path().join("orders-0")).expect("a folder");
-        for segment in segments.map(|entry| entry.expect("a file").path()) {
-            let file = File::open(segment).expect("a file");
-            file.sync_all().expect("synced");
-            fadvise(&file, 0, None, Advice::DontNeed).expect("dropped from memory");
-        }
+        drop_from_memory(&dir.path().join("orders-0"));
         let before = broker.read_stats().cold_reads;
         assert!(read_all(&mut client, "orders", bytes, 70) == all, "the same records");
         let cold = broker.read_stats().cold_reads - before;
         assert!(cold >= least, "{cold} of {bytes} bytes");
     }
+}
+
+/// Leaves a partition's files on the disk only.
+fn drop_from_memory(partition: &Path) {
+    let files = std::fs::read_dir(partition).expect("a folder");
+    for path in files.map(|entry| entry.expect("a file").path()) {
+        let file = File::open(path).expect("a file");
+        file.sync_all().expect("synced");
+        fadvise(&file, 0, None, Advice::DontNeed).expect("dropped from memory");
+    }
+}
+
+#[test]
+fn offsets_of_times_that_only_the_disk_knows_are_found_by_other_threads() {
+    const NEWEST: i64 = -3;
+    let dir = tempfile::tempdir().expect("a folder");
+    let broker = on_disk(dir.path());
+    let mut client = Client::connect(broker.address());
+    fill(&mut client, "orders", 1200, 8_000);
+    let mut look = |time, more| {
+        let before = broker.read_stats().cold_reads;
+        assert_eq!(client.list_offset("orders", time), 0, "all are of one time");
+        assert_eq!(broker.read_stats().cold_reads - before, more, "at {time}");
+    };
+    look(1000, 1);
+    look(1000, 0);
+    // What is newest in a segment is known since it was sealed.
+    look(NEWEST, 0);
+    for time in [1000, NEWEST] {
+        drop_from_memory(&dir.path().join("orders-0"));
+        look(time, 1);
+        look(time, 0);
+    }
+}
+
+#[test]
+fn log_that_nobody_has_used_since_the_start_is_opened_by_another_thread() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let broker = on_disk(dir.path());
+    let mut client = Client::connect(broker.address());
+    let topics = ["fetched", "listed", "produced", "asked", "seen"];
+    for topic in topics {
+        client.create(topic);
+        client.produce(topic, &["a"]);
+    }
+    broker.stop(Duration::from_secs(10)).expect("a clean stop");
+    // A build with assertions panics where a thread that serves connections opens a log.
+    let broker = on_disk(dir.path());
+    let mut client = Client::connect(broker.address());
+    assert_eq!(client.fetch("fetched", 0), ["a"]);
+    assert_eq!(broker.read_stats().cold_reads, 1);
+    assert_eq!(client.list_offset("listed", -1), 1);
+    assert_eq!(broker.read_stats().cold_reads, 2);
+    // Those behind it are appended behind it.
+    let batches = ["b", "c", "d"].map(|value| batch(&[value], &BatchSeal::default()));
+    for batch in &batches {
+        client.send(9, &produce_request("produced", 0, -1, batch));
+    }
+    for offset in 1..=3 {
+        let answer = client.receive(9);
+        let response = answer.decode::<ProduceResponse<'_>>();
+        assert_eq!(response.responses[0].partition_responses[0].base_offset, offset);
+    }
+    assert_eq!(client.fetch("produced", 1), ["b", "c", "d"]);
+    let partition = OffsetForLeaderPartition { leader_epoch: 0, ..Default::default() };
+    let topic = OffsetForLeaderTopic { topic: "asked", partitions: vec![partition] };
+    let request = OffsetForLeaderEpochRequest { replica_id: -1, topics: vec![topic] };
+    let answer = client.call(4, &request);
+    let response = answer.decode::<OffsetForLeaderEpochResponse<'_>>();
+    assert_eq!(response.topics[0].partitions[0].end_offset, 1);
+    let answer = client.call(4, &DescribeLogDirsRequest { topics: None });
+    let response = answer.decode::<DescribeLogDirsResponse<'_>>();
+    let seen = response.results[0].topics.iter().find(|topic| topic.name == "seen");
+    assert!(seen.expect("the topic").partitions[0].partition_size > 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod disk;
 mod faulty;
 mod mapped;
 mod memory;
+mod sealed;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -15,6 +16,16 @@ pub use disk::DiskFiles;
 pub use faulty::{Fault, FaultyFiles, Moment, Survives};
 pub use mapped::SealedBytes;
 pub use memory::MemoryFiles;
+pub use sealed::SealedFile;
+
+/// Whether a call may wait for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It may not: where it would have to, it fails with `WouldBlock`.
+    No,
+    /// It may.
+    Disk,
+}
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +92,9 @@ pub trait Files: Send + Sync + Debug {
         read_whole(self.open(path, OpenMode::Read)?.as_ref()).map(SealedBytes::owned)
     }
 
+    /// A file of [`Self::sealed`] is mapped from now on; it may close others to keep to a limit.
+    fn note_mapped(&self, _file: &Arc<SealedFile>) {}
+
     /// A whole file, for those that are small.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         read_whole(self.open(path, OpenMode::Read)?.as_ref())
@@ -137,7 +151,7 @@ mod tests {
 
     fn both(test: impl Fn(&dyn Files, PathBuf)) {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        test(&DiskFiles, dir.path().join("a/b"));
+        test(&DiskFiles::new(), dir.path().join("a/b"));
         test(&MemoryFiles::new(), PathBuf::from("/a/b"));
         test(&FaultyFiles::new(), PathBuf::from("/a/b"));
     }

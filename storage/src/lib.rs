@@ -31,7 +31,7 @@ pub use epochs::EpochEntry;
 pub use error::{LogError, LogErrorKind, ReadError, Rejected};
 pub use files::{
     DirEntry, DiskFiles, Fault, FaultyFiles, File, Files, MemoryFiles, Moment, OpenMode,
-    SealedBytes, Space, Survives,
+    SealedBytes, SealedFile, Space, Survives, Wait,
 };
 pub use lock::DirectoryLock;
 pub use log::{

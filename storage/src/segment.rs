@@ -2,13 +2,14 @@
 
 mod active;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use ottla_protocol::record::{Batch, RecordScan};
+use ottla_protocol::record::{Batch, Compression, RecordScan};
 
 use crate::error::{LogError, LogErrorKind, ReadError};
-use crate::files::{File, Files};
+use crate::files::{File, Files, Wait};
 use crate::folder::{INDEX, TIME_INDEX, file_name};
 use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::walk::{HeaderWalk, Located, WalkError};
@@ -17,6 +18,10 @@ pub(crate) use active::{ActiveSegment, RollRules};
 
 /// So much of a batch is decompressed at most, piece by piece, to find a record by its time.
 const SEARCHED_BYTES_MAX: usize = 64 << 20;
+
+/// A batch in which records are looked at by a search that must not wait: one that is larger, or
+/// compressed, keeps a thread that serves others for too long.
+const SEARCHED_AT_ONCE: usize = 64 << 10;
 
 /// What readers share of a segment.
 #[derive(Debug)]
@@ -39,8 +44,8 @@ pub(crate) struct Extent<'a> {
     size: u64,
     /// Known for the active segment.
     largest_timestamp: Option<i64>,
-    /// Whether a read that has to wait for the disk is an error, of kind `WouldBlock`.
-    cached_only: bool,
+    /// Whether a read may wait for the disk; otherwise it is an error of kind `WouldBlock`.
+    wait: Wait,
 }
 
 /// A record found by its time.
@@ -101,13 +106,13 @@ impl Segment {
 
     /// The whole of a sealed segment.
     pub(crate) const fn whole(&self) -> Extent<'_> {
-        Extent { segment: self, size: self.size, largest_timestamp: None, cached_only: false }
+        Extent { segment: self, size: self.size, largest_timestamp: None, wait: Wait::Disk }
     }
 
     /// The active segment up to where its owner, or a view, says that it reaches.
     pub(crate) const fn up_to(&self, size: u64, largest_timestamp: i64) -> Extent<'_> {
         let largest_timestamp = Some(largest_timestamp);
-        Extent { segment: self, size, largest_timestamp, cached_only: false }
+        Extent { segment: self, size, largest_timestamp, wait: Wait::Disk }
     }
 
     fn relative(&self, offset: i64) -> u32 {
@@ -150,23 +155,18 @@ impl<'a> Extent<'a> {
 
     fn walk(&self, position: u64, expected: i64) -> HeaderWalk<'a> {
         HeaderWalk::new(self.segment.file.as_ref(), position, self.size, expected)
-            .cached_only(self.cached_only)
+            .waiting(self.wait)
     }
 
-    /// The same, of which only that is read which needs no wait for the disk; an error if its
-    /// index is not open.
-    pub(crate) fn cached(self) -> Result<Self, WalkError> {
-        if self.segment.offsets.is_open() {
-            Ok(Self { cached_only: true, ..self })
-        } else {
-            Err(WalkError::Io(std::io::ErrorKind::WouldBlock.into()))
-        }
+    /// The same; with [`Wait::No`] only that is read which needs no wait for the disk.
+    pub(crate) const fn waiting(self, wait: Wait) -> Self {
+        Self { wait, ..self }
     }
 
     /// The first batch that holds `offset` or comes after it; `None` if all come before.
     pub(crate) fn locate(&self, offset: i64) -> Result<Found, WalkError> {
         let relative = self.segment.relative(offset);
-        let hint = self.segment.offsets.last_where(|entry| entry.relative <= relative);
+        let hint = self.segment.offsets.last_where(self.wait, |entry| entry.relative <= relative);
         if let Some(hint) = hint.map_err(WalkError::Io)? {
             match self.locate_from(hint, offset) {
                 Err(WalkError::Bad { position, what, .. }) => {
@@ -213,10 +213,9 @@ impl<'a> Extent<'a> {
             return Ok(size - first.position);
         }
         let below = self.segment.relative(upper);
-        let hint = self
-            .segment
-            .offsets
-            .last_where(|entry| entry.relative < below && u64::from(entry.position) <= limit);
+        let hint = self.segment.offsets.last_where(self.wait, |entry| {
+            entry.relative < below && u64::from(entry.position) <= limit
+        });
         let start = hint
             .map_err(WalkError::Io)?
             .map(|entry| u64::from(entry.position))
@@ -265,11 +264,15 @@ impl<'a> Extent<'a> {
             return Ok(known);
         }
         // The last entry was made when the segment was sealed.
-        let mut largest = match self.segment.times.last().map_err(WalkError::Io)? {
+        let mut largest = match self.segment.times.last(self.wait).map_err(WalkError::Io)? {
             Some(entry) => entry.timestamp,
             None => -1,
         };
         if largest == -1 {
+            if self.wait == Wait::No {
+                // All of the segment would have to be walked.
+                return Err(WalkError::Io(io::ErrorKind::WouldBlock.into()));
+            }
             let mut walk = self.walk(0, self.base());
             while let Some(batch) = walk.next()? {
                 largest = largest.max(batch.header.max_timestamp);
@@ -299,7 +302,7 @@ impl<'a> Extent<'a> {
 
     /// The first record at or after offset `from` that is of `timestamp` or later.
     pub(crate) fn find_time(&self, timestamp: i64, from: i64) -> Result<FoundTime, WalkError> {
-        let hint = self.segment.times.last_where(|entry| entry.timestamp <= timestamp);
+        let hint = self.segment.times.last_where(self.wait, |entry| entry.timestamp <= timestamp);
         let entry = hint.map_err(WalkError::Io)?;
         let after = entry.map_or(0, |entry| i64::from(entry.relative));
         let start = self.locate(self.base().saturating_add(after).max(from))?;
@@ -326,8 +329,7 @@ impl<'a> Extent<'a> {
         timestamp: i64,
         from: i64,
     ) -> Result<Option<TimeMatch>, WalkError> {
-        let mut bytes = vec![0; located.header.size()];
-        self.segment.file.read_exact_at(&mut bytes, located.position).map_err(WalkError::Io)?;
+        let bytes = self.read_batch(located).map_err(WalkError::Io)?;
         let whole = TimeMatch {
             offset: located.header.base_offset.max(from),
             timestamp: located.header.max_timestamp,
@@ -343,6 +345,24 @@ impl<'a> Extent<'a> {
             }
         }
         Ok(None)
+    }
+
+    fn read_batch(&self, located: &Located) -> io::Result<Vec<u8>> {
+        let file = &self.segment.file;
+        let len = located.header.size();
+        if self.wait == Wait::Disk {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, located.position)?;
+            return Ok(bytes);
+        }
+        if len > SEARCHED_AT_ONCE
+            || located.header.attributes.compression() != Ok(Compression::None)
+        {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut bytes = vec![0; len];
+        let read = file.read_cached_at(&mut bytes, located.position)?;
+        if read == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// The header of the first batch; `None` in an empty segment.

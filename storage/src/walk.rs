@@ -5,12 +5,15 @@ use std::ops::ControlFlow;
 
 use ottla_protocol::record::{Batch, BatchHeader, HEADER_LEN, batch};
 
-use crate::files::File;
+use crate::files::{File, Wait};
 
 /// Bytes read at once while headers are walked.
 const WINDOW: usize = 8 * 1024;
 /// Bytes read at once while whole batches are checked.
 const CHUNK: usize = 1 << 20;
+/// Windows that a walk reads at most where it must not wait: longer ones keep a thread that serves
+/// others for too long, also where all is in memory.
+const WINDOWS_AT_ONCE: usize = 64;
 
 /// A batch and where it lies in its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +51,9 @@ pub(crate) struct HeaderWalk<'a> {
     end: u64,
     /// Least base offset that the next batch may have.
     expected: i64,
-    /// Whether a read that has to wait for the disk is an error.
-    cached_only: bool,
+    wait: Wait,
+    /// Windows that may be read where it must not wait.
+    windows_left: usize,
     window: [u8; WINDOW],
     window_at: u64,
     window_len: usize,
@@ -58,14 +62,23 @@ pub(crate) struct HeaderWalk<'a> {
 impl<'a> HeaderWalk<'a> {
     /// `expected` is the least offset that the batch at `position` may begin with.
     pub(crate) const fn new(file: &'a dyn File, position: u64, end: u64, expected: i64) -> Self {
-        let window = [0; WINDOW];
-        let cached_only = false;
-        Self { file, position, end, expected, cached_only, window, window_at: 0, window_len: 0 }
+        Self {
+            file,
+            position,
+            end,
+            expected,
+            wait: Wait::Disk,
+            windows_left: WINDOWS_AT_ONCE,
+            window: [0; WINDOW],
+            window_at: 0,
+            window_len: 0,
+        }
     }
 
-    /// Fails with `WouldBlock` in place of a wait for the disk, if `cached_only`.
-    pub(crate) const fn cached_only(self, cached_only: bool) -> Self {
-        Self { cached_only, ..self }
+    /// With [`Wait::No`] it fails with `WouldBlock` in place of a wait for the disk, and where the
+    /// way is long.
+    pub(crate) const fn waiting(self, wait: Wait) -> Self {
+        Self { wait, ..self }
     }
 
     /// The next batch; `None` at the end of the segment.
@@ -99,10 +112,13 @@ impl<'a> HeaderWalk<'a> {
         self.window_at = self.position;
         self.window_len = 0;
         let Some(window) = self.window.get_mut(..want) else { return Ok(()) };
-        self.window_len = if self.cached_only {
-            self.file.read_cached_at(window, self.position)?
-        } else {
-            self.file.read_at(window, self.position)?
+        self.window_len = match self.wait {
+            Wait::Disk => self.file.read_at(window, self.position)?,
+            Wait::No => {
+                let left = self.windows_left.checked_sub(1);
+                self.windows_left = left.ok_or(io::ErrorKind::WouldBlock)?;
+                self.file.read_cached_at(window, self.position)?
+            }
         };
         Ok(())
     }

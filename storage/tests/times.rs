@@ -4,7 +4,7 @@
 mod place;
 
 use ottla_protocol::record::Compression;
-use ottla_storage::{LogReader, Opening};
+use ottla_storage::{LogReader, Opening, ReadError, TimedOffset};
 use place::{Draft, NOW, Place, append, append_in, on_both};
 use proptest::prelude::*;
 
@@ -144,4 +144,61 @@ proptest! {
         let newest = reader.max_timestamp(i64::MAX).expect("read").expect("there");
         prop_assert_eq!((newest.offset, newest.timestamp), *scanned);
     }
+}
+
+/// What a search that must not wait gives once it may.
+fn warm(
+    cached: impl Fn() -> Result<Option<TimedOffset>, ReadError>,
+    read: impl Fn() -> Result<Option<TimedOffset>, ReadError>,
+) -> Option<TimedOffset> {
+    assert!(matches!(cached(), Err(ReadError::Cold)), "the index of a sealed segment is not open");
+    let read = read().expect("read");
+    assert_eq!(cached().expect("in memory by now"), read);
+    read
+}
+
+#[test]
+fn a_search_that_must_not_wait_finds_the_same_or_says_so() {
+    on_both(|place| {
+        let size = u64::try_from(Draft::at(&[1000]).bytes().len()).expect("small");
+        let place = place.with(|config| config.segment_bytes = 3 * size);
+        let mut log = place.clean();
+        for timestamp in 0..9 {
+            append(&mut log, &Draft::at(&[timestamp * 10]));
+        }
+        log.close().expect("closed");
+        let reader = place.clean().reader();
+        let found = warm(
+            || reader.offset_for_time_cached(35, i64::MAX),
+            || reader.offset_for_time(35, i64::MAX),
+        );
+        assert_eq!(found.map(|found| found.offset), Some(4));
+        let reader = place.clean().reader();
+        let found =
+            warm(|| reader.max_timestamp_cached(i64::MAX), || reader.max_timestamp(i64::MAX));
+        assert_eq!(found.map(|found| found.offset), Some(8));
+    });
+}
+
+#[test]
+fn a_search_that_must_not_wait_decompresses_nothing_and_walks_no_long_way() {
+    on_both(|place| {
+        let place = place.with(|config| config.index_interval_bytes = 1 << 30);
+        let mut log = place.clean();
+        append(&mut log, &Draft { compression: Compression::Lz4, ..Draft::at(&[10, 20]) });
+        let reader = log.reader();
+        let cold = |timestamp| {
+            let found = reader.offset_for_time_cached(timestamp, i64::MAX);
+            assert!(matches!(found, Err(ReadError::Cold)), "{found:?}");
+        };
+        cold(15);
+        assert_eq!(offset_for(&reader, 15), Some((1, 20)));
+        let size = Draft::at(&[30]).bytes().len();
+        for _ in 0..(65 * 8192) / size {
+            append(&mut log, &Draft::at(&[5]));
+        }
+        append(&mut log, &Draft::at(&[30]));
+        cold(25);
+        assert_eq!(offset_for(&reader, 25).map(|(_, timestamp)| timestamp), Some(30));
+    });
 }

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use super::{Broker, BrokerError, Running, all_partitions, stop, system};
 use crate::config::{BrokerConfig, Settings, TopicConfig};
+use crate::driver::aside::enlist_thread;
 use crate::driver::clock::Clock;
 use crate::driver::controller::Controller;
 use crate::driver::coordinator::{self, Coordinator};
@@ -206,6 +207,7 @@ fn launch(node: &Arc<Node>, listener: TcpListener) -> Result<(Runtime, Receiver<
         .max_blocking_threads(4)
         .thread_stack_size(STACK_BYTES)
         .thread_name_fn(move || format!("ottla-broker-{}", number.fetch_add(1, Ordering::Relaxed)))
+        .on_thread_start(enlist_thread)
         .enable_io()
         .enable_time()
         .build()

@@ -241,14 +241,9 @@ impl Coordinator {
         (index, partition, shard): (usize, Arc<Partition>, &Mutex<Shard>),
         with: impl FnOnce(Result<InShard<'_>, ErrorCode>) -> Vec<Job>,
     ) {
-        // Opened before the lock is taken: with file calls, when it is the first time.
-        if let Err(error) = partition.log() {
-            tracing::error!(partition = index, %error, "groups are not served");
-        }
         let mut guard = locked(shard);
-        if matches!(*guard, Shard::Unloaded) && self.begin_load(node, index, &partition, &mut guard)
-        {
-            Self::read_aside(node, index, &partition);
+        if matches!(*guard, Shard::Unloaded) {
+            self.load_here_or_aside(node, index, &partition, &mut guard);
         }
         let (jobs, deadline) = match &mut *guard {
             Shard::Running(running) => {

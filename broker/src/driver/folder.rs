@@ -111,7 +111,7 @@ impl DataFolder {
                     let what = "the data folder cannot be created";
                     FolderError::Unusable(format!("{}: {what}: {error}", dir.display()))
                 })?;
-                (Arc::new(DiskFiles), dir.to_owned(), Some(DirectoryLock::acquire(dir)?))
+                (Arc::new(DiskFiles::new()), dir.to_owned(), Some(DirectoryLock::acquire(dir)?))
             }
         };
         if lock.is_none() {

@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use ottla_protocol::Uuid;
-use ottla_storage::{Appended, Flushed, Log, LogError, LogReader, ReadError, Rejected};
+use ottla_storage::{Appended, Flushed, Log, LogError, LogReader, ReadError, Rejected, Wait};
 
 use crate::config::TopicConfig;
+use crate::driver::aside::serves_connections;
 use crate::driver::folder::{DataFolder, Trust};
 use crate::driver::writer::ReadyList;
 use crate::state::leader::Leader;
@@ -198,6 +199,14 @@ impl Partition {
         opened.as_ref().map_err(|why| AppendError::Storage(why.clone()))
     }
 
+    /// As [`Self::log`]; `None` where the log is not open, and `wait` does not let it be opened.
+    pub(crate) fn log_within(&self, wait: Wait) -> Option<Result<&LogReader, AppendError>> {
+        if wait == Wait::No && !self.is_open() {
+            return None;
+        }
+        Some(self.log())
+    }
+
     fn open_once(&self) -> Result<&Result<LogReader, Arc<str>>, AppendError> {
         let _one = locked(&self.opening);
         if let Some(opened) = self.opened.get() {
@@ -266,6 +275,7 @@ impl Partition {
     }
 
     fn open(&self) -> Result<LogReader, LogError> {
+        debug_assert!(!serves_connections(), "a log is opened where others wait for the disk");
         let setup = &self.setup;
         let config = self.config.load_full();
         let opened = setup.folder.open_log(

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use crate::driver::aside::aside;
 use crate::driver::first::first;
 use crate::driver::partition::{AppendError, Chore, Partition, StartAt, StartDone};
 use crate::node::{Node, Topic};
@@ -139,7 +140,7 @@ pub(crate) async fn run(node: Arc<Node>) {
         }
         let (looked, noted) = (turn.look, turn.note);
         let working = node.clone();
-        let done = tokio::task::spawn_blocking(move || turn.run(&working)).await;
+        let done = aside(move || turn.run(&working)).await;
         if let Err(error) = done {
             tracing::error!(%error, "the upkeep of the data folder panicked");
         }

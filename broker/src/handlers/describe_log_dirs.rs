@@ -10,18 +10,34 @@ use ottla_protocol::messages::describe_log_dirs_response::{
 use ottla_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use ottla_storage::LogReader;
 
+use crate::driver::aside::hand_aside;
 use crate::driver::partition::Partition;
 use crate::node::Node;
 use crate::server::dispatch::RequestInfo;
 use crate::server::outbox::Reply;
 
-/// Answers with all partitions, or those asked for that are there.
+/// Topics that are asked about, each with the partitions.
+type AskedFor = BTreeMap<String, BTreeSet<i32>>;
+
+/// Answers with all partitions, or those asked for that are there; beside the network's threads,
+/// since the folder is listed, and logs are opened that were not.
 pub(crate) fn handle(
     node: &Arc<Node>,
     _info: RequestInfo<'_>,
     request: DescribeLogDirsRequest<'_>,
     reply: Reply,
 ) {
+    let asked = request.topics.as_ref().map(|topics| {
+        let topics = topics.iter();
+        let wanted = topics
+            .map(|topic| (topic.topic.to_owned(), topic.partitions.iter().copied().collect()));
+        wanted.collect::<AskedFor>()
+    });
+    let looking = node.clone();
+    hand_aside(move || describe(&looking, asked.as_ref(), reply));
+}
+
+fn describe(node: &Node, asked: Option<&AskedFor>, reply: Reply) {
     let path = node.folder.dir().to_string_lossy();
     let mut result = DescribeLogDirsResult { log_dir: &path, ..DescribeLogDirsResult::default() };
     if node.folder.usable().is_err() {
@@ -33,16 +49,11 @@ pub(crate) fn handle(
     let known = node.topics.load();
     let mut topics: Vec<_> = known.iter().collect();
     topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    let asked = request.topics.as_ref().map(|topics| {
-        let topics = topics.iter();
-        let wanted = topics.map(|topic| (topic.topic, topic.partitions.iter().copied().collect()));
-        wanted.collect::<BTreeMap<&str, BTreeSet<i32>>>()
-    });
     let there: BTreeSet<(String, i32)> = node.folder.partitions().into_iter().collect();
     let has_folder =
         |partition: &Partition| there.contains(&(partition.topic().to_string(), partition.index()));
     for topic in topics {
-        let wanted = asked.as_ref().map(|asked| asked.get(&*topic.name));
+        let wanted = asked.map(|asked| asked.get(&*topic.name));
         let wanted = |index: i32| {
             wanted.is_none_or(|topic| topic.is_some_and(|indexes| indexes.contains(&index)))
         };

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use ottla_protocol::messages::fetch_response as answer;
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
 use ottla_protocol::{ErrorCode, Records};
+use ottla_storage::Wait;
 
 pub(super) use self::read::check_epoch;
-use self::read::{AllFound, Found, Limits, Wait, Wanted, read, read_now, resolve};
+use self::read::{AllFound, Found, Limits, Wanted, read, read_now, resolve};
 use crate::driver::first::{First, first};
 use crate::driver::folder::random_id;
 use crate::driver::partition::{FetchWake, Partition};

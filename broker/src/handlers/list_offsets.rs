@@ -9,11 +9,12 @@ use ottla_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use ottla_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
-use ottla_storage::{ReadError, TimedOffset};
+use ottla_storage::{LogReader, ReadError, TimedOffset, Wait};
 
+use crate::driver::aside::hand_aside;
 use crate::driver::partition::Partition;
 use crate::handlers::fetch::check_epoch;
-use crate::node::{Node, Topic};
+use crate::node::Node;
 use crate::server::dispatch::RequestInfo;
 use crate::server::outbox::Reply;
 
@@ -28,16 +29,44 @@ const EARLIEST_PENDING_UPLOAD: (i64, i16) = (-6, 11);
 /// From this version on the answer tells leader epochs (KIP-320).
 const EPOCHS_FROM: i16 = 4;
 
-/// Answers each partition by itself.
+/// Answers each partition by itself; beside the network's threads if a log has to be opened, or to
+/// be searched on the disk.
 pub(crate) fn handle(
     node: &Arc<Node>,
     info: RequestInfo<'_>,
     request: ListOffsetsRequest<'_>,
     reply: Reply,
 ) {
+    let asked = resolve(node, &request);
+    let version = info.version;
+    if let Some(found) = find_all(&asked, version, Wait::No) {
+        answer(reply, &asked, found);
+        return;
+    }
+    node.reads.note_cold();
+    hand_aside(move || {
+        // With leave to wait nothing is left out.
+        let found = find_all(&asked, version, Wait::Disk).unwrap_or_default();
+        answer(reply, &asked, found);
+    });
+}
+
+/// A topic that is asked about.
+struct AskedTopic {
+    name: String,
+    partitions: Vec<Asked>,
+}
+
+/// A partition that is asked about, and what.
+struct Asked {
+    part: ListOffsetsPartition,
+    partition: Result<Arc<Partition>, ErrorCode>,
+}
+
+/// Looks up what is asked for. As Kafka: a topic of which no partition is named is not answered, and
+/// a partition that is named twice is answered once.
+fn resolve(node: &Node, request: &ListOffsetsRequest<'_>) -> Vec<AskedTopic> {
     let known = node.topics.load();
-    // As Kafka: a topic of which no partition is named is not answered, and a partition that is
-    // named twice is answered once.
     let named = request.topics.iter().filter(|asked| !asked.partitions.is_empty());
     let topics = named.map(|asked| {
         let topic = known.named(asked.name);
@@ -47,22 +76,44 @@ pub(crate) fn handle(
         }
         let once = asked.partitions.iter().filter_map(|part| {
             let times = times.remove(&part.partition_index)?;
-            Some((part, times > 1))
-        });
-        let partitions = once.map(|(part, twice)| {
-            let mut answer = ListOffsetsPartitionResponse {
-                partition_index: part.partition_index,
-                ..ListOffsetsPartitionResponse::default()
-            };
-            let found = if twice {
+            let partition = topic.and_then(|topic| topic.partition(part.partition_index));
+            let partition = if times > 1 {
                 Err(ErrorCode::INVALID_REQUEST)
             } else {
-                offset_of(topic, part, info.version)
+                partition.cloned().ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
             };
-            match found {
+            Some(Asked { part: part.clone(), partition })
+        });
+        AskedTopic { name: asked.name.to_owned(), partitions: once.collect() }
+    });
+    topics.collect()
+}
+
+type Outcome = Result<TimedOffset, ErrorCode>;
+
+/// What each partition answers, in order; `None` if that takes a wait which is ruled out.
+fn find_all(asked: &[AskedTopic], version: i16, wait: Wait) -> Option<Vec<Outcome>> {
+    let parts = asked.iter().flat_map(|topic| &topic.partitions);
+    let found = parts.map(|asked| match &asked.partition {
+        Ok(partition) => offset_of(partition, &asked.part, version, wait),
+        Err(error) => Some(Err(*error)),
+    });
+    found.collect()
+}
+
+fn answer(reply: Reply, asked: &[AskedTopic], found: Vec<Outcome>) {
+    let with_epochs = reply.version() >= EPOCHS_FROM;
+    let mut found = found.into_iter();
+    let topics = asked.iter().map(|topic| {
+        let parts = topic.partitions.iter().zip(found.by_ref()).map(|(asked, outcome)| {
+            let mut answer = ListOffsetsPartitionResponse {
+                partition_index: asked.part.partition_index,
+                ..ListOffsetsPartitionResponse::default()
+            };
+            match outcome {
                 Ok(found) => {
                     (answer.offset, answer.timestamp) = (found.offset, found.timestamp);
-                    if info.version >= EPOCHS_FROM {
+                    if with_epochs {
                         answer.leader_epoch = found.leader_epoch;
                     }
                 }
@@ -70,7 +121,7 @@ pub(crate) fn handle(
             }
             answer
         });
-        ListOffsetsTopicResponse { name: asked.name, partitions: partitions.collect() }
+        ListOffsetsTopicResponse { name: &topic.name, partitions: parts.collect() }
     });
     let topics = topics.collect();
     reply.answer(&ListOffsetsResponse { topics, ..ListOffsetsResponse::default() });
@@ -79,58 +130,70 @@ pub(crate) fn handle(
 /// The answer where there is no such offset.
 const NOTHING: TimedOffset = TimedOffset { offset: -1, timestamp: -1, leader_epoch: -1 };
 
+/// What one partition answers; `None` if that takes a wait which is ruled out.
 fn offset_of(
-    topic: Option<&Arc<Topic>>,
+    partition: &Partition,
     asked: &ListOffsetsPartition,
     version: i16,
-) -> Result<TimedOffset, ErrorCode> {
-    let partition = topic.and_then(|topic| topic.partition(asked.partition_index));
-    let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-    check_epoch(asked.current_leader_epoch, partition.leader_epoch())?;
-    let log = partition.log().map_err(|error| error.code())?;
+    wait: Wait,
+) -> Option<Outcome> {
+    if let Err(error) = check_epoch(asked.current_leader_epoch, partition.leader_epoch()) {
+        return Some(Err(error));
+    }
+    let log = match partition.log_within(wait)? {
+        Ok(log) => log,
+        Err(error) => return Some(Err(error.code())),
+    };
     let since = |(_, first): (i64, i16)| {
         if version >= first { Ok(()) } else { Err(ErrorCode::UNSUPPORTED_VERSION) }
     };
-    match asked.timestamp {
-        LATEST => Ok(TimedOffset {
-            leader_epoch: partition.leader_epoch(),
-            ..log.latest(partition.high_watermark())
-        }),
-        EARLIEST => {
-            let earliest = log.earliest();
-            // Nothing was written yet: what will be is of the leader's own epoch.
-            let leader_epoch = if earliest.leader_epoch < 0 && log.log_end() == log.log_start() {
-                partition.leader_epoch()
-            } else {
-                earliest.leader_epoch
-            };
-            Ok(TimedOffset { leader_epoch, ..earliest })
-        }
-        special if special == MAX_TIMESTAMP.0 => {
-            since(MAX_TIMESTAMP)?;
-            found(partition, log.max_timestamp(partition.high_watermark()))
-        }
-        special if special == EARLIEST_LOCAL.0 => {
-            since(EARLIEST_LOCAL)?;
-            // Nothing is tiered, so all that there is is local.
-            Ok(log.earliest())
-        }
+    let upper = partition.high_watermark();
+    Some(match asked.timestamp {
+        LATEST => Ok(TimedOffset { leader_epoch: partition.leader_epoch(), ..log.latest(upper) }),
+        EARLIEST => Ok(earliest(partition, log)),
+        special if special == MAX_TIMESTAMP.0 => match (since(MAX_TIMESTAMP), wait) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Wait::No) => return found(partition, log.max_timestamp_cached(upper)),
+            (Ok(()), Wait::Disk) => return found(partition, log.max_timestamp(upper)),
+        },
+        // Nothing is tiered, so all that there is is local.
+        special if special == EARLIEST_LOCAL.0 => since(EARLIEST_LOCAL).map(|()| log.earliest()),
         special if special == LATEST_TIERED.0 => since(LATEST_TIERED).map(|()| NOTHING),
         special if special == EARLIEST_PENDING_UPLOAD.0 => {
             since(EARLIEST_PENDING_UPLOAD).map(|()| NOTHING)
         }
         unknown if unknown < 0 => Err(ErrorCode::UNSUPPORTED_VERSION),
-        timestamp => found(partition, log.offset_for_time(timestamp, partition.high_watermark())),
-    }
+        time => {
+            return match wait {
+                Wait::No => found(partition, log.offset_for_time_cached(time, upper)),
+                Wait::Disk => found(partition, log.offset_for_time(time, upper)),
+            };
+        }
+    })
 }
 
-/// The answer of a search.
+fn earliest(partition: &Partition, log: &LogReader) -> TimedOffset {
+    let earliest = log.earliest();
+    // Nothing was written yet: what will be is of the leader's own epoch.
+    let leader_epoch = if earliest.leader_epoch < 0 && log.log_end() == log.log_start() {
+        partition.leader_epoch()
+    } else {
+        earliest.leader_epoch
+    };
+    TimedOffset { leader_epoch, ..earliest }
+}
+
+/// The answer of a search; `None` if it would have to wait.
 fn found(
     partition: &Partition,
     outcome: Result<Option<TimedOffset>, ReadError>,
-) -> Result<TimedOffset, ErrorCode> {
-    outcome.map(|found| found.unwrap_or(NOTHING)).map_err(|error| {
-        partition.handle_read_error(&error);
-        ErrorCode::KAFKA_STORAGE_ERROR
-    })
+) -> Option<Outcome> {
+    match outcome {
+        Ok(found) => Some(Ok(found.unwrap_or(NOTHING))),
+        Err(ReadError::Cold) => None,
+        Err(error) => {
+            partition.handle_read_error(&error);
+            Some(Err(ErrorCode::KAFKA_STORAGE_ERROR))
+        }
+    }
 }

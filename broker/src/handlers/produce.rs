@@ -12,10 +12,11 @@ use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProdu
 use ottla_protocol::messages::{ProduceResponse, produce_response as answer};
 use ottla_protocol::record::BatchHeader;
 use ottla_protocol::{DecodeError, ErrorCode, Uuid};
-use ottla_storage::{Accepted, Appended, Incoming, Origin, Rejected, validate_set};
+use ottla_storage::{Accepted, Appended, Incoming, Origin, Rejected, Wait, validate_set};
 
+use crate::driver::aside::aside;
 use crate::driver::partition::{Acks, Outcome, Partition, Submission};
-use crate::node::{Node, Topic};
+use crate::node::{Node, Topic, TopicMap};
 use crate::server::budget::Charge;
 use crate::server::connection::ConnectionInfo;
 use crate::server::dispatch::decode;
@@ -28,7 +29,8 @@ const IDS_FROM: i16 = 13;
 /// From this version on an answer says who leads where the client did not know (KIP-951).
 const LEADERS_FROM: i16 = 10;
 
-/// Takes a request's batches out of its frame and submits them.
+/// Takes a request's batches out of its frame and submits them; gives the request back if it has to
+/// wait for the disk.
 ///
 /// An error only for a frame that cannot be decoded; `reply` is dropped with it.
 pub(crate) fn handle(
@@ -37,21 +39,53 @@ pub(crate) fn handle(
     frame: Frame,
     body_at: usize,
     reply: Reply,
-) -> Result<(), DecodeError> {
-    let version = reply.version();
+) -> Result<Option<ToOpen>, DecodeError> {
+    submit(node, ToOpen { connection: connection.clone(), frame, body_at, reply }, Wait::No)
+}
+
+/// A request to a partition whose log is not open. Those behind it on its connection wait for it,
+/// or a producer's batches could change their order.
+pub(crate) struct ToOpen {
+    connection: ConnectionInfo,
+    frame: Frame,
+    body_at: usize,
+    reply: Reply,
+}
+
+impl ToOpen {
+    /// Opens the logs and submits the batches, beside the network's threads.
+    pub(crate) async fn finish(self, node: &Arc<Node>) -> Result<(), DecodeError> {
+        let opening = node.clone();
+        let work = move || submit(&opening, self, Wait::Disk).map(|_done| ());
+        aside(work).await.unwrap_or_else(|error| {
+            // The reply was dropped, which closes the connection.
+            tracing::error!(%error, "a produce broke off");
+            Ok(())
+        })
+    }
+}
+
+fn submit(node: &Arc<Node>, asked: ToOpen, may: Wait) -> Result<Option<ToOpen>, DecodeError> {
+    let ToOpen { connection, frame, body_at, reply } = asked;
     let Frame { bytes, mut charge } = frame;
+    let version = reply.version();
     let body = bytes.get(body_at..).unwrap_or_default();
     let request = decode::<ProduceRequest<'_>>(body, version)?;
+    if may == Wait::No && has_unopened(node, version, &request) {
+        drop(request);
+        let frame = Frame { bytes, charge };
+        return Ok(Some(ToOpen { connection, frame, body_at, reply }));
+    }
     let acks = request.acks;
     let Plan { mut pending, cuts } = plan(node, version, &request, (&bytes, &mut charge));
     let wait = if acks == -1 { Acks::All } else { Acks::Leader };
     pending.silent = acks == 0;
-    pending.asked = Some(Asked { node: node.clone(), connection: connection.clone(), reply });
+    pending.asked = Some(Asked { node: node.clone(), connection, reply });
     pending.charge = Some(charge);
     pending.open = cuts.len();
     if cuts.is_empty() {
         pending.finish();
-        return Ok(());
+        return Ok(None);
     }
     let pending = Arc::new(Mutex::new(pending));
     let mut taken = Taken { rest: bytes, at: 0 };
@@ -75,7 +109,30 @@ pub(crate) fn handle(
             refused.finish();
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Whether a log has to be opened for this request.
+fn has_unopened(node: &Node, version: i16, request: &ProduceRequest<'_>) -> bool {
+    let topics = node.topics.load();
+    request.topic_data.iter().any(|data| {
+        let topic = find_topic(&topics, version, data).ok();
+        let sets = data.partition_data.iter();
+        let mut partitions = sets.filter_map(|set| topic?.partition(set.index));
+        partitions.any(|partition| partition.log_within(Wait::No).is_none())
+    })
+}
+
+fn find_topic<'a>(
+    topics: &'a TopicMap,
+    version: i16,
+    data: &TopicProduceData<'_>,
+) -> Result<&'a Arc<Topic>, ErrorCode> {
+    if version >= IDS_FROM {
+        topics.of_id(data.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+    } else {
+        topics.named(data.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    }
 }
 
 /// A valid set of batches and where it lies in the frame.
@@ -105,11 +162,7 @@ fn plan(
     let mut cuts = Vec::new();
     let mut held = frame.len();
     for data in &request.topic_data {
-        let topic = if version >= IDS_FROM {
-            topics.of_id(data.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
-        } else {
-            topics.named(data.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
-        };
+        let topic = find_topic(&topics, version, data);
         let first = pending.slots.len();
         for set in &data.partition_data {
             let slot = pending.slots.len();

@@ -1,17 +1,17 @@
 //! From a frame to its handler: header, version, decoding, and what closes a connection.
 
+mod groups;
+
 use std::sync::Arc;
 
 use ottla_protocol::frame::{RequestHeader, decode_body_within};
 use ottla_protocol::messages::{
     AlterConfigsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
-    DescribeProducersRequest, DescribeTopicPartitionsRequest, FetchRequest, FindCoordinatorRequest,
-    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest,
-    LeaveGroupRequest, ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
-    OffsetForLeaderEpochRequest, SyncGroupRequest,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest,
+    DescribeLogDirsRequest, DescribeProducersRequest, DescribeTopicPartitionsRequest, FetchRequest,
+    FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetForLeaderEpochRequest,
 };
 use ottla_protocol::{ApiKey, DecodeError, Reader, Request};
 
@@ -121,8 +121,11 @@ pub(crate) async fn dispatch(
     let body = frame.bytes.get(at..).unwrap_or_default();
     match api {
         ApiKey::Produce => {
-            return handlers::produce::handle(node, connection, frame, at, reply)
-                .map_err(malformed);
+            let handled = handlers::produce::handle(node, connection, frame, at, reply);
+            return match handled.map_err(malformed)? {
+                None => Ok(()),
+                Some(to_open) => to_open.finish(node).await.map_err(malformed),
+            };
         }
         ApiKey::Fetch => {
             let request = decode::<FetchRequest<'_>>(body, version).map_err(malformed)?;
@@ -133,6 +136,9 @@ pub(crate) async fn dispatch(
                 waiting.finish(node, hangup).await;
             }
             return Ok(());
+        }
+        api if groups::SERVED.contains(&api) => {
+            groups::handle(node, info, api, body, reply).await.map_err(malformed)?;
         }
         other => plain(node, info, other, body, reply).map_err(malformed)?,
     }
@@ -169,19 +175,12 @@ fn plain(
     match api {
         ApiKey::ListOffsets => hand!(list_offsets, ListOffsetsRequest<'_>),
         ApiKey::Metadata => hand!(metadata, MetadataRequest<'_>),
-        ApiKey::OffsetCommit => hand!(offset_commit, OffsetCommitRequest<'_>),
-        ApiKey::OffsetFetch => hand!(offset_fetch, OffsetFetchRequest<'_>),
         ApiKey::FindCoordinator => hand!(find_coordinator, FindCoordinatorRequest<'_>),
-        ApiKey::JoinGroup => hand!(join_group, JoinGroupRequest<'_>),
-        ApiKey::Heartbeat => hand!(heartbeat, HeartbeatRequest<'_>),
-        ApiKey::LeaveGroup => hand!(leave_group, LeaveGroupRequest<'_>),
-        ApiKey::SyncGroup => hand!(sync_group, SyncGroupRequest<'_>),
         ApiKey::ApiVersions => hand!(api_versions, ApiVersionsRequest<'_>),
         ApiKey::CreateTopics => hand!(create_topics, CreateTopicsRequest<'_>),
         ApiKey::DeleteTopics => hand!(delete_topics, DeleteTopicsRequest<'_>),
         ApiKey::DeleteRecords => hand!(delete_records, DeleteRecordsRequest<'_>),
         ApiKey::InitProducerId => hand!(init_producer_id, InitProducerIdRequest<'_>),
-        ApiKey::DescribeGroups => hand!(describe_groups, DescribeGroupsRequest<'_>),
         ApiKey::ListGroups => hand!(list_groups, ListGroupsRequest<'_>),
         ApiKey::OffsetForLeaderEpoch => {
             hand!(offset_for_leader_epoch, OffsetForLeaderEpochRequest<'_>);
@@ -190,11 +189,9 @@ fn plain(
         ApiKey::AlterConfigs => hand!(alter_configs, AlterConfigsRequest<'_>),
         ApiKey::DescribeLogDirs => hand!(describe_log_dirs, DescribeLogDirsRequest<'_>),
         ApiKey::CreatePartitions => hand!(create_partitions, CreatePartitionsRequest<'_>),
-        ApiKey::DeleteGroups => hand!(delete_groups, DeleteGroupsRequest<'_>),
         ApiKey::IncrementalAlterConfigs => {
             hand!(incremental_alter_configs, IncrementalAlterConfigsRequest<'_>);
         }
-        ApiKey::OffsetDelete => hand!(offset_delete, OffsetDeleteRequest<'_>),
         ApiKey::DescribeCluster => hand!(describe_cluster, DescribeClusterRequest),
         ApiKey::DescribeProducers => hand!(describe_producers, DescribeProducersRequest<'_>),
         ApiKey::ListConfigResources => hand!(list_config_resources, ListConfigResourcesRequest),

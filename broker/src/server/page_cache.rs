@@ -10,6 +10,8 @@ use ottla_storage::File;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use crate::driver::aside::aside;
+
 /// Bytes that are read into memory in one go.
 pub(crate) const WARM_BYTES: usize = 1024 * 1024;
 
@@ -43,7 +45,7 @@ impl Span {
     /// Reads it into memory, on a thread that may wait for the disk, and has the disk go on with
     /// what comes after it.
     pub(crate) async fn warm(self) -> io::Result<()> {
-        let read = tokio::task::spawn_blocking(move || {
+        let read = aside(move || {
             if let (Some(fd), Some(ahead)) = (self.file.as_fd(), NonZeroU64::new(AHEAD_BYTES)) {
                 let end = self.position.saturating_add(u64::try_from(self.len).unwrap_or(0));
                 // Advice: where it is not taken, reads are only slower.

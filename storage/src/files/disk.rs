@@ -9,14 +9,44 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirEntry, File, Files, OpenMode, SealedBytes, Space};
+use super::sealed::MappedFiles;
+use super::{DirEntry, File, Files, OpenMode, SealedBytes, SealedFile, Space};
 
 /// Slices that one `pwritev` takes: Linux's `UIO_MAXIOV`.
 const SLICES_MAX: usize = 1024;
 
-/// The files of the operating system.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DiskFiles;
+/// Sealed files that may be mapped at a time. A segment has two, and Linux lets a process have 65,530
+/// maps (`vm.max_map_count`), which it needs for other things, too.
+const MAPPED_MAX: usize = 4096;
+
+/// The files of the operating system. Clones share the limit of the files that are mapped.
+#[derive(Debug, Clone)]
+pub struct DiskFiles {
+    mapped: Arc<MappedFiles>,
+}
+
+impl Default for DiskFiles {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DiskFiles {
+    /// Files of which at most 4096 sealed ones are mapped at a time.
+    pub fn new() -> Self {
+        Self::with_mapped_max(MAPPED_MAX)
+    }
+
+    /// Files of which at most so many sealed ones are mapped at a time, at least one.
+    pub fn with_mapped_max(max: usize) -> Self {
+        Self { mapped: Arc::new(MappedFiles::new(max.max(1))) }
+    }
+
+    /// How many sealed files are mapped.
+    pub fn mapped_files(&self) -> usize {
+        self.mapped.count()
+    }
+}
 
 #[derive(Debug)]
 struct DiskFile(fs::File);
@@ -87,6 +117,10 @@ impl Files for DiskFiles {
 
     fn sealed(&self, path: &Path) -> io::Result<SealedBytes> {
         SealedBytes::mapped(&fs::File::open(path)?)
+    }
+
+    fn note_mapped(&self, file: &Arc<SealedFile>) {
+        self.mapped.add(file);
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::View;
 use super::read::{LogReader, SegmentError, TimedOffset, in_segment};
 use crate::error::ReadError;
+use crate::files::Wait;
 use crate::segment::{Extent, Found, FoundTime, Segment, segment_of};
-use crate::walk::WalkError;
 
 /// How the batch of an offset was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl LogReader {
     /// the log end and beyond. Offsets below the log start are found as long as they are there.
     pub fn locate(&self, offset: i64) -> Result<Option<Lookup>, ReadError> {
         self.with_view(|view| {
-            let chosen = view.locate(offset, view.log_end, Ok)?;
+            let chosen = view.locate(offset, view.log_end, Wait::Disk)?;
             Ok(chosen.map(|chosen| Lookup::new(chosen.segment, &chosen.found)))
         })
     }
@@ -106,7 +106,7 @@ impl LogReader {
     /// has one.
     pub fn locate_time(&self, timestamp: i64) -> Result<Option<TimeLookup>, ReadError> {
         self.with_view(|view| {
-            let chosen = view.locate_time(timestamp, view.log_end)?;
+            let chosen = view.locate_time(timestamp, view.log_end, Wait::Disk)?;
             Ok(chosen.map(|ChosenTime { segment, found }| TimeLookup {
                 entry: found.entry.map(|entry| {
                     (entry.timestamp, segment.base.saturating_add(i64::from(entry.relative)))
@@ -135,14 +135,13 @@ pub(super) struct ChosenTime<'a> {
 }
 
 impl View {
-    /// The segment of `offset` and the batch in it; `None` from the offset `upper` on. What is
-    /// looked at of a segment is what `narrow` leaves of it.
-    pub(super) fn locate<'a>(
-        &'a self,
+    /// The segment of `offset` and the batch in it; `None` from the offset `upper` on.
+    pub(super) fn locate(
+        &self,
         offset: i64,
         upper: i64,
-        narrow: impl Fn(Extent<'a>) -> Result<Extent<'a>, WalkError>,
-    ) -> Result<Option<Chosen<'a>>, SegmentError> {
+        wait: Wait,
+    ) -> Result<Option<Chosen<'_>>, SegmentError> {
         if offset >= upper {
             return Ok(None);
         }
@@ -151,7 +150,7 @@ impl View {
             if segment.base >= upper {
                 break;
             }
-            let extent = narrow(extent).map_err(in_segment(segment))?;
+            let extent = extent.waiting(wait);
             let found = extent.locate(offset).map_err(in_segment(segment))?;
             // Compaction may have taken the rest of a segment; the next one goes on.
             if found.batch.is_some() {
@@ -167,6 +166,7 @@ impl View {
         &self,
         timestamp: i64,
         upper: i64,
+        wait: Wait,
     ) -> Result<Option<ChosenTime<'_>>, SegmentError> {
         for (index, (segment, extent)) in (0..).zip(self.extents_from(0)) {
             if segment.base >= upper {
@@ -175,6 +175,7 @@ impl View {
             if self.segment_end(index) <= self.log_start {
                 continue;
             }
+            let extent = extent.waiting(wait);
             if extent.largest_timestamp().map_err(in_segment(segment))? < timestamp {
                 continue;
             }

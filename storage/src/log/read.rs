@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::View;
 use crate::epochs::{EpochEntry, end_of_epoch, epoch_of};
 use crate::error::ReadError;
-use crate::files::File;
+use crate::files::{File, Wait};
 use crate::segment::{Extent, Segment, TimeMatch};
 use crate::walk::WalkError;
 
@@ -106,12 +106,11 @@ impl LogReader {
         upper: i64,
         first_batch_whole: bool,
     ) -> Result<ReadRange, ReadError> {
-        let wanted = Wanted { offset, max_bytes, upper, first_batch_whole, cached_only: false };
+        let wanted = Wanted { offset, max_bytes, upper, first_batch_whole, wait: Wait::Disk };
         self.find(wanted)
     }
 
-    /// As [`Self::read`], but never waits for the disk: `Cold` where it would have to. Index files
-    /// that are open are searched all the same, since they are small and used by every read.
+    /// As [`Self::read`], but never waits for the disk: `Cold` where it would have to.
     pub fn read_cached(
         &self,
         offset: i64,
@@ -119,7 +118,7 @@ impl LogReader {
         upper: i64,
         first_batch_whole: bool,
     ) -> Result<ReadRange, ReadError> {
-        let wanted = Wanted { offset, max_bytes, upper, first_batch_whole, cached_only: true };
+        let wanted = Wanted { offset, max_bytes, upper, first_batch_whole, wait: Wait::No };
         self.find(wanted)
     }
 
@@ -129,14 +128,7 @@ impl LogReader {
                 let (log_start, log_end) = (view.log_start, view.log_end);
                 return Ok(Err(ReadError::OutOfRange { log_start, log_end }));
             }
-            match view.range(wanted) {
-                Err(SegmentError { error: WalkError::Io(error), .. })
-                    if wanted.cached_only && error.kind() == io::ErrorKind::WouldBlock =>
-                {
-                    Ok(Err(ReadError::Cold))
-                }
-                found => found.map(Ok),
-            }
+            or_cold(wanted.wait, view.range(wanted))
         })?
     }
 
@@ -149,28 +141,29 @@ impl LogReader {
         timestamp: i64,
         upper: i64,
     ) -> Result<Option<TimedOffset>, ReadError> {
-        self.above_start(|view| view.find_time(timestamp, upper))
+        self.above_start(Wait::Disk, |view| view.find_time(timestamp, upper, Wait::Disk))
+    }
+
+    /// As [`Self::offset_for_time`], but never waits for the disk, nor works for long: `Cold` where
+    /// it would have to.
+    pub fn offset_for_time_cached(
+        &self,
+        timestamp: i64,
+        upper: i64,
+    ) -> Result<Option<TimedOffset>, ReadError> {
+        self.above_start(Wait::No, |view| view.find_time(timestamp, upper, Wait::No))
     }
 
     /// The record with the largest timestamp, below the offset `upper`; of several the first.
     /// `None` in a log without records or timestamps (KIP-734).
     pub fn max_timestamp(&self, upper: i64) -> Result<Option<TimedOffset>, ReadError> {
-        self.above_start(|view| {
-            let mut largest = -1;
-            for (index, (segment, extent)) in (0..).zip(view.extents_from(0)) {
-                if view.segment_end(index) <= view.log_start {
-                    continue;
-                }
-                // What lies below the log start no longer counts.
-                let of_segment = if segment.base < view.log_start {
-                    extent.largest_timestamp_from(view.log_start)
-                } else {
-                    extent.largest_timestamp()
-                };
-                largest = largest.max(of_segment.map_err(in_segment(segment))?);
-            }
-            if largest < 0 { Ok(None) } else { view.find_time(largest, upper) }
-        })
+        self.above_start(Wait::Disk, |view| view.find_newest(upper, Wait::Disk))
+    }
+
+    /// As [`Self::max_timestamp`], but never waits for the disk, nor works for long: `Cold` where
+    /// it would have to.
+    pub fn max_timestamp_cached(&self, upper: i64) -> Result<Option<TimedOffset>, ReadError> {
+        self.above_start(Wait::No, |view| view.find_newest(upper, Wait::No))
     }
 
     /// The log start, as the answer to a question for the earliest offset.
@@ -207,10 +200,11 @@ impl LogReader {
     /// log start would send a consumer into a loop.
     fn above_start(
         &self,
+        wait: Wait,
         search: impl Fn(&View) -> Result<Option<TimedOffset>, SegmentError>,
     ) -> Result<Option<TimedOffset>, ReadError> {
         loop {
-            let found = self.with_view(&search)?;
+            let found = self.with_view(|view| or_cold(wait, search(view)))??;
             if found.is_none_or(|found| found.offset >= self.log_start()) {
                 return Ok(found);
             }
@@ -244,8 +238,7 @@ struct Wanted {
     max_bytes: usize,
     upper: i64,
     first_batch_whole: bool,
-    /// Whether there is to be no wait for the disk.
-    cached_only: bool,
+    wait: Wait,
 }
 
 /// A search that failed, and where.
@@ -257,6 +250,21 @@ pub(super) struct SegmentError {
 pub(super) fn in_segment(segment: &Arc<Segment>) -> impl FnOnce(WalkError) -> SegmentError {
     let segment = Arc::clone(segment);
     move |error| SegmentError { segment, error }
+}
+
+/// What a search found, or that it would have had to wait.
+fn or_cold<T>(
+    wait: Wait,
+    found: Result<T, SegmentError>,
+) -> Result<Result<T, ReadError>, SegmentError> {
+    match found {
+        Err(SegmentError { error: WalkError::Io(error), .. })
+            if wait == Wait::No && error.kind() == io::ErrorKind::WouldBlock =>
+        {
+            Ok(Err(ReadError::Cold))
+        }
+        found => found.map(Ok),
+    }
 }
 
 impl View {
@@ -290,11 +298,10 @@ impl View {
     }
 
     fn range(&self, wanted: Wanted) -> Result<ReadRange, SegmentError> {
-        let Wanted { offset, max_bytes, upper, first_batch_whole, cached_only } = wanted;
+        let Wanted { offset, max_bytes, upper, first_batch_whole, wait } = wanted;
         let upper = upper.min(self.log_end);
         let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-        let narrow = |extent| if cached_only { Extent::cached(extent) } else { Ok(extent) };
-        if let Some(chosen) = self.locate(offset, upper, narrow)?
+        if let Some(chosen) = self.locate(offset, upper, wait)?
             && let Some(first) = chosen.found.batch
             && (first.size() <= max_bytes || first_batch_whole)
             && first.header.next_offset() <= upper
@@ -318,10 +325,33 @@ impl View {
         })
     }
 
-    fn find_time(&self, timestamp: i64, upper: i64) -> Result<Option<TimedOffset>, SegmentError> {
-        let chosen = self.locate_time(timestamp, upper.min(self.log_end))?;
+    fn find_time(
+        &self,
+        timestamp: i64,
+        upper: i64,
+        wait: Wait,
+    ) -> Result<Option<TimedOffset>, SegmentError> {
+        let chosen = self.locate_time(timestamp, upper.min(self.log_end), wait)?;
         let found = chosen.and_then(|chosen| chosen.found.record);
         Ok(found.filter(|found| found.offset < upper).map(|found| self.timed(found)))
+    }
+
+    fn find_newest(&self, upper: i64, wait: Wait) -> Result<Option<TimedOffset>, SegmentError> {
+        let mut largest = -1;
+        for (index, (segment, extent)) in (0..).zip(self.extents_from(0)) {
+            if self.segment_end(index) <= self.log_start {
+                continue;
+            }
+            let extent = extent.waiting(wait);
+            // What lies below the log start no longer counts.
+            let of_segment = if segment.base < self.log_start {
+                extent.largest_timestamp_from(self.log_start)
+            } else {
+                extent.largest_timestamp()
+            };
+            largest = largest.max(of_segment.map_err(in_segment(segment))?);
+        }
+        if largest < 0 { Ok(None) } else { self.find_time(largest, upper, wait) }
     }
 
     /// A record that was found, with its epoch.

@@ -32,7 +32,7 @@ impl Place {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let dir = temporary.path().join("orders-0");
         let config = LogConfig::default();
-        Self { files: Arc::new(DiskFiles), dir, config, temporary: Some(temporary) }
+        Self { files: Arc::new(DiskFiles::new()), dir, config, temporary: Some(temporary) }
     }
 
     pub(crate) fn in_memory() -> Self {

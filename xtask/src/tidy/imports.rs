@@ -37,6 +37,7 @@ const RUNTIME: &[&str] = &[
 const MESSAGES: &[&str] = &[
     "broker/src/handlers/",
     "broker/src/server/dispatch.rs",
+    "broker/src/server/dispatch/",
     "broker/src/state/group_records.rs",
     "broker/src/state/metadata_records.rs",
 ];

@@ -1,13 +1,15 @@
 //! Reading groups back from their offsets partition: at the start, and after a failed append.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ottla_storage::LogReader;
+use ottla_storage::{LogReader, Wait};
 
 use super::shard::Running;
 use super::{Coordinator, Shard, limits, locked, now, offsets_partition};
-use crate::driver::partition::Partition;
+use crate::driver::aside::{aside, hand_aside, serves_connections};
+use crate::driver::partition::{AppendError, Partition};
 use crate::driver::replay::read_records;
 use crate::node::{Node, OFFSETS_TOPIC};
 use crate::state::group_records::decode;
@@ -33,38 +35,87 @@ impl Coordinator {
         }
     }
 
-    /// Makes an unloaded shard work, or marks it as loading if its log is large; true if then
-    /// somebody must read it.
-    pub(super) fn begin_load(
+    /// Makes an unloaded shard work, or marks it as loading if its log is large.
+    fn begin_load(&self, node: &Arc<Node>, index: usize, partition: &Partition, shard: &mut Shard) {
+        match partition.log().map(LogReader::size_bytes) {
+            Ok(bytes) if bytes > READ_AT_ONCE => *shard = Shard::Loading,
+            Ok(_) => self.read_here(node, index, partition, shard),
+            Err(error) => told_unserved(index, &error),
+        }
+    }
+
+    /// Makes an unloaded shard work. On a thread that serves connections its log is neither opened
+    /// nor read: clients are told COORDINATOR_LOAD_IN_PROGRESS until another thread has.
+    pub(super) fn load_here_or_aside(
         &self,
         node: &Arc<Node>,
         index: usize,
         partition: &Arc<Partition>,
         shard: &mut Shard,
-    ) -> bool {
-        match partition.log().map(LogReader::size_bytes) {
-            Ok(bytes) if bytes > READ_AT_ONCE => {
+    ) {
+        let wait = if serves_connections() { Wait::No } else { Wait::Disk };
+        match (partition.log_within(wait), wait) {
+            (Some(Err(error)), _) => told_unserved(index, &error),
+            (_, Wait::Disk) => self.read_here(node, index, partition, shard),
+            (_, Wait::No) => {
                 *shard = Shard::Loading;
-                return true;
-            }
-            Ok(_) => *shard = self.read(node, index, partition),
-            Err(error) => {
-                tracing::error!(partition = index, %error, "groups are not served");
+                Self::read_aside(node, index, partition);
             }
         }
+    }
+
+    fn read_here(&self, node: &Arc<Node>, index: usize, partition: &Partition, shard: &mut Shard) {
+        *shard = self.read(node, index, partition);
         if let Shard::Running(running) = shard {
             self.timers.note(running.groups.poll_timeout());
             self.timers.wake();
         }
-        false
     }
 
-    /// Reads a large log beside everything else. On the broker's runtime.
-    pub(super) fn read_aside(node: &Arc<Node>, index: usize, partition: &Arc<Partition>) {
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (node, partition) = (node.clone(), partition.clone());
-            runtime.spawn_blocking(move || finish_load(&node, index, &partition));
+    /// The shards of these groups that nobody has begun to read.
+    pub(crate) fn unloaded<'a>(
+        &self,
+        node: &Arc<Node>,
+        groups: impl IntoIterator<Item = &'a str>,
+    ) -> BTreeSet<usize> {
+        let shards = groups.into_iter().filter_map(|group| self.shard_of(node, group).ok());
+        let unloaded = shards.filter(|(_, _, shard)| matches!(*locked(shard), Shard::Unloaded));
+        unloaded.map(|(index, _, _)| index).collect()
+    }
+
+    /// Opens these shards' logs and reads what is small of them, on a thread that may wait; a large
+    /// one is begun with.
+    pub(crate) async fn load_aside(&self, node: &Arc<Node>, unloaded: BTreeSet<usize>) {
+        let loading = node.clone();
+        let small = move || {
+            let coordinator = &loading.coordinator;
+            let large = unloaded.into_iter().filter_map(|index| {
+                let partition = offsets_partition(&loading, index)?;
+                // Opened before the lock is taken; where it cannot be, that is told there.
+                let _opened = partition.log().is_ok();
+                let mut shard = locked(coordinator.shards.get()?.get(index)?);
+                if !matches!(*shard, Shard::Unloaded) {
+                    return None;
+                }
+                coordinator.begin_load(&loading, index, &partition, &mut shard);
+                matches!(*shard, Shard::Loading).then_some((index, partition))
+            });
+            large.collect::<Vec<_>>()
+        };
+        match aside(small).await {
+            Ok(large) => {
+                for (index, partition) in large {
+                    Self::read_aside(node, index, &partition);
+                }
+            }
+            Err(error) => tracing::error!(%error, "the reading of groups broke off"),
         }
+    }
+
+    /// Reads a log beside everything else.
+    fn read_aside(node: &Arc<Node>, index: usize, partition: &Arc<Partition>) {
+        let (reading, partition) = (node.clone(), partition.clone());
+        hand_aside(move || finish_load(&reading, index, &partition));
     }
 
     /// Reads the large logs that [`Self::load`] has left.
@@ -90,6 +141,10 @@ impl Coordinator {
             }
         }
     }
+}
+
+fn told_unserved(index: usize, error: &AppendError) {
+    tracing::error!(partition = index, %error, "groups are not served");
 }
 
 /// Reads a log without the shard's lock.

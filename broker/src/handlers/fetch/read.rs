@@ -3,21 +3,12 @@
 use std::sync::Arc;
 
 use ottla_protocol::ErrorCode;
-use ottla_storage::{ReadError, ReadRange};
+use ottla_storage::{ReadError, ReadRange, Wait};
 
 use crate::driver::aside::aside;
 use crate::driver::partition::Partition;
 use crate::node::Node;
 use crate::state::fetch_sessions::{PartitionRef, Told, TopicRef, Want};
-
-/// Whether a read may wait for the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// It may not: it runs on a thread that serves connections.
-    No,
-    /// It may.
-    Disk,
-}
 
 /// How much a fetch may wait for and take, and as whom.
 #[derive(Debug, Clone, Copy)]
@@ -170,7 +161,7 @@ fn read_one(
     if let Err(error) = check_epoch(want.leader_epoch, partition.leader_epoch()) {
         return Some(Found::failed(error));
     }
-    let log = match partition.log() {
+    let log = match partition.log_within(wait)? {
         Ok(log) => log,
         Err(error) => return Some(Found::failed(error.code())),
     };
