@@ -90,6 +90,10 @@ typedef enum {
      */
     OTTLA_ERR_FORKED = 8,
     /**
+     * A key or a value could not be turned into bytes.
+     */
+    OTTLA_ERR_SERIALIZATION = 9,
+    /**
      * There is no room for the record now; nothing was kept of it.
      */
     OTTLA_ERR_BUFFER_FULL = 20,

@@ -24,6 +24,8 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_INVALID_STATE = 7,
     /// The client was made in another process, and did not survive the fork.
     OTTLA_ERR_FORKED = 8,
+    /// A key or a value could not be turned into bytes.
+    OTTLA_ERR_SERIALIZATION = 9,
     /// There is no room for the record now; nothing was kept of it.
     OTTLA_ERR_BUFFER_FULL = 20,
     /// The time given to the call was over; what it began goes on.
@@ -111,6 +113,7 @@ impl ottla_error_code_t {
             6 => Self::OTTLA_ERR_CLOSED,
             7 => Self::OTTLA_ERR_INVALID_STATE,
             8 => Self::OTTLA_ERR_FORKED,
+            9 => Self::OTTLA_ERR_SERIALIZATION,
             20 => Self::OTTLA_ERR_BUFFER_FULL,
             21 => Self::OTTLA_ERR_TIMEOUT,
             22 => Self::OTTLA_ERR_DELIVERY_TIMEOUT,

@@ -206,11 +206,7 @@ impl Reports {
         // Threads that send into one batch note their records as they come to it.
         noted.sort_by_key(|&(index, _)| index);
         let mut results = Vec::with_capacity(noted.len());
-        noted.retain(|&(index, opaque)| {
-            let Some(result) = batch.result(index) else { return true };
-            results.push((opaque, result));
-            false
-        });
+        batch.take_results(&mut noted, |opaque, result| results.push((opaque, result)));
         if !noted.is_empty() {
             // Records that have parted from their batch: it comes once more for them.
             self.waiting().batches.entry(batch.batch_id()).or_default().extend(noted);

@@ -18,6 +18,8 @@ export type ErrorCode =
   | 'InvalidState'
   /** The client was made in another process, and did not survive the fork. */
   | 'Forked'
+  /** A key or a value could not be turned into bytes. */
+  | 'Serialization'
   /** There is no room for the record now; nothing was kept of it. */
   | 'BufferFull'
   /** The time given to the call was over; what it began goes on. */

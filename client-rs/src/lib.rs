@@ -24,6 +24,7 @@ pub mod log;
 mod process;
 mod producer;
 mod record;
+mod serial;
 mod state;
 
 /// For our own simulator alone.
@@ -41,7 +42,9 @@ pub use consumer::{
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use process::Process;
 pub use producer::{
-    Close, Failure, Flush, Partitioner, Partitions, Producer, ProducerStats, Room, Sent, SentMany,
+    Callbacks, Close, Failure, Flush, Partitioner, Partitions, Producer, ProducerStats, Room, Sent,
+    SentMany,
 };
 pub use record::{Delivery, Header, Record, TopicPartition};
+pub use serial::{BigEndian, Plain, SerialError, Serializer, Typed};
 pub use state::completion::{Completed, Completions};

@@ -2,7 +2,8 @@
 
     python librdkafka.py KEYS COUNTS
 
-Of KEYS and COUNTS Partitioners.java tells. The library is the one that confluent-kafka brings along.
+Of KEYS and COUNTS Partitioners.java tells. The library is the one that confluent-kafka
+brings along.
 """
 
 import ctypes

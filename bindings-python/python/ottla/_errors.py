@@ -100,6 +100,13 @@ class ForkedError(UsageError):
     number = 8
 
 
+class SerializationError(UsageError):
+    """A key or a value could not be turned into bytes."""
+
+    kind = "Serialization"
+    number = 9
+
+
 class BufferFullError(RetriableError):
     """There is no room for the record now; nothing was kept of it."""
 
@@ -362,6 +369,7 @@ BY_NUMBER: dict[int, type[Error]] = {
     6: ClosedError,
     7: InvalidStateError,
     8: ForkedError,
+    9: SerializationError,
     20: BufferFullError,
     21: TimeoutError,
     22: DeliveryTimeoutError,
@@ -414,6 +422,7 @@ __all__ = [
     "ClosedError",
     "InvalidStateError",
     "ForkedError",
+    "SerializationError",
     "BufferFullError",
     "TimeoutError",
     "DeliveryTimeoutError",

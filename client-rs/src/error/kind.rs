@@ -81,6 +81,8 @@ kinds! {
     InvalidState = 7 Usage,
     /// The client was made in another process, and did not survive the fork.
     Forked = 8 Usage,
+    /// A key or a value could not be turned into bytes.
+    Serialization = 9 Usage,
 
     /// There is no room for the record now; nothing was kept of it.
     BufferFull = 20 Retriable,

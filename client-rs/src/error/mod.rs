@@ -106,6 +106,12 @@ impl Error {
         self.change(|inner| inner.source = Some(Arc::new(source)))
     }
 
+    /// The same with its cause, of a type that only the program knows.
+    #[must_use]
+    pub(crate) fn with_foreign_source(self, source: Box<dyn StdError + Send + Sync>) -> Self {
+        self.change(|inner| inner.source = Some(Arc::from(source)))
+    }
+
     /// The same with what may have become of the record.
     #[must_use]
     pub(crate) fn with_outcome(self, outcome: Outcome) -> Self {

@@ -1,5 +1,6 @@
 //! Producers: records in, deliveries out.
 
+mod callbacks;
 pub(crate) mod delivery;
 mod lifecycle;
 pub(crate) mod partitioner;
@@ -10,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+pub use self::callbacks::Callbacks;
 pub use self::delivery::{Sent, SentMany};
 pub use self::lifecycle::{Close, Failure, Flush};
 use self::partitioner::{Own, Rule};
@@ -134,15 +136,10 @@ impl Producer {
     /// Sends a record if there is room for it now; `BufferFull` if not, or if others wait for room
     /// that came before.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
         let mut sent = None;
         let keep = &mut |batch: &Arc<Completion>, index| sent = Some(Sent::of(batch, index));
-        let taken = self.append(record, now_ms, self.room_left(), keep);
-        match taken {
-            Ok(()) => sent.ok_or_else(lost),
-            Err(AppendError::Memory(_)) => Err(self.full("there is no room for the record now")),
-            Err(AppendError::Failed(error)) => Err(error),
-        }
+        self.try_send_by(record, keep)?;
+        sent.ok_or_else(lost)
     }
 
     /// Sends records in order, and tells of each what became of it: one that is refused does not
@@ -221,6 +218,19 @@ impl Producer {
         }
         let moment = Moment { now_ms, clock: clock::now };
         self.inner.face.append(record, moment, memory, keep)
+    }
+
+    /// Sends a record if there is room for it now.
+    fn try_send_by(
+        &self,
+        record: &Record<'_>,
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), Error> {
+        let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
+        self.append(record, now_ms, self.room_left(), keep).map_err(|error| match error {
+            AppendError::Memory(_) => self.full("there is no room for the record now"),
+            AppendError::Failed(error) => error,
+        })
     }
 
     /// Sends a record, waiting for room until `deadline`, which the first wait sets.

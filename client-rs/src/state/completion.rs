@@ -11,6 +11,9 @@ use crate::error::Error;
 use crate::process::Process;
 use crate::record::Delivery;
 
+#[cfg(test)]
+mod tests;
+
 /// The times of a batch's records: an entry where a time differs from that of the record before.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Times(Vec<(u32, i64)>);
@@ -207,6 +210,16 @@ impl Completion {
         }
     }
 
+    /// The partition of a record; −1 if that is not chosen yet.
+    fn partition_of(&self, index: u32) -> i32 {
+        match self.outcome.get() {
+            Some(Outcome::Forwarded(forward)) => {
+                forward.get(index).map_or(-1, |(target, index)| target.partition_of(index))
+            }
+            _ => self.partition,
+        }
+    }
+
     /// Has somebody told when a record's result is known; false if it is already.
     pub(crate) fn register(&self, index: u32, who: Who) -> bool {
         match self.outcome.get() {
@@ -368,6 +381,32 @@ impl Completed {
         self.batch.result(index)
     }
 
+    /// The same for some records, by rising index, without a record before others of its partition
+    /// that are still open: for those the batch comes once more. `told` gets each result; what stays
+    /// open is left in `records`.
+    ///
+    /// Batches end while one looks, so that of two records of a partition the second may seem to
+    /// have a result alone.
+    pub fn take_results<T>(
+        &self,
+        records: &mut Vec<(u32, T)>,
+        mut told: impl FnMut(T, Result<Delivery, Error>),
+    ) {
+        let mut behind: Vec<i32> = Vec::new();
+        let mut open = Vec::new();
+        for (index, opaque) in records.drain(..) {
+            let partition = self.batch.partition_of(index);
+            let is_behind = behind.contains(&partition);
+            if let Some(result) = self.result(index).filter(|_| !is_behind) {
+                told(opaque, result);
+            } else {
+                open.push((index, opaque));
+                behind.extend(Some(partition).filter(|_| !is_behind));
+            }
+        }
+        *records = open;
+    }
+
     /// The batch's topic.
     pub fn topic(&self) -> &Arc<str> {
         &self.batch.topic
@@ -392,146 +431,5 @@ impl Completed {
             Outcome::Failed(error) => Some(error),
             Outcome::Stored { .. } | Outcome::Forwarded(_) => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::Waker;
-
-    use super::*;
-    use crate::error::ErrorKind;
-
-    #[derive(Default)]
-    struct Count(AtomicU32);
-
-    impl std::task::Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    fn task() -> (Arc<Count>, Who) {
-        let count = Arc::new(Count::default());
-        (Arc::clone(&count), Who::Sleeper(Sleeper::Task(Waker::from(count))))
-    }
-
-    fn stored(base_offset: i64) -> Outcome {
-        let mut times = Times::default();
-        for (index, time) in [(0, 100), (1, 100), (2, 90)] {
-            times.push(index, time);
-        }
-        Outcome::Stored { base_offset, append_time: -1, times }
-    }
-
-    fn offset(batch: &Completion, index: u32) -> i64 {
-        batch.result(index).expect("resolved").expect("stored").offset
-    }
-
-    #[test]
-    fn records_get_their_own_offsets_and_times() {
-        let batch = Completion::new(1, &"t".into(), 3);
-        assert!(batch.result(0).is_none());
-        batch.resolve(stored(40));
-        let third = batch.result(2).unwrap().unwrap();
-        assert_eq!((third.partition, third.offset, third.timestamp), (3, 42, 90));
-        assert_eq!(batch.result(1).unwrap().unwrap().timestamp, 100);
-    }
-
-    #[test]
-    fn a_duplicate_and_an_append_time_hold_for_the_whole_batch() {
-        let batch = Completion::new(1, &"t".into(), 0);
-        batch.resolve(Outcome::Stored { base_offset: -1, append_time: 7, times: Times::default() });
-        let delivery = batch.result(2).unwrap().unwrap();
-        assert_eq!((delivery.offset, delivery.timestamp), (-1, 7));
-    }
-
-    #[test]
-    fn one_task_that_waits_for_all_records_of_a_batch_is_woken_once() {
-        let batch = Completion::new(1, &"t".into(), 0);
-        let (count, who) = task();
-        for index in 0..1000 {
-            assert!(batch.register(index, who.clone()));
-        }
-        assert_eq!(batch.resolve(stored(0)), 1);
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
-        assert!(!batch.register(0, who), "nothing to wait for any more");
-    }
-
-    #[test]
-    fn those_who_wait_for_staged_records_are_passed_on_with_them() {
-        let topic: Arc<str> = "t".into();
-        let staged = Completion::staged(1, &topic);
-        let (first, second) = (task(), task());
-        assert!(staged.register(0, first.1));
-        assert!(staged.register(1, second.1.clone()));
-        let (left, right) = (Completion::new(2, &topic, 0), Completion::new(3, &topic, 1));
-        let mut forward = Forward::default();
-        forward.push(&left, 0);
-        forward.push(&right, 5);
-        forward.push(&left, 1);
-        staged.resolve(Outcome::Forwarded(forward));
-        assert!(staged.result(0).is_none());
-        left.resolve(stored(10));
-        assert_eq!(first.0.0.load(Ordering::SeqCst), 1);
-        assert_eq!(second.0.0.load(Ordering::SeqCst), 0);
-        assert_eq!((offset(&staged, 0), offset(&staged, 2)), (10, 11));
-        assert!(staged.register(1, second.1), "late comers wait at the real batch");
-        right.resolve(stored(20));
-        assert_eq!(offset(&staged, 1), 25);
-        assert!(second.0.0.load(Ordering::SeqCst) >= 1);
-    }
-
-    #[test]
-    fn a_queue_is_signalled_on_its_first_batch_only() {
-        let topic: Arc<str> = "t".into();
-        let calls = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&calls);
-        let queue = Completions::new(move || {
-            counted.fetch_add(1, Ordering::SeqCst);
-        });
-        for id in 0..3 {
-            let batch = Completion::new(id, &topic, 0);
-            for index in 0..10 {
-                batch.register(index, Who::Queue(Arc::clone(&queue), Arc::clone(&batch)));
-            }
-            batch.resolve(Outcome::Failed(Error::new(ErrorKind::Internal, "x")));
-        }
-        assert_eq!(calls.load(Ordering::SeqCst), 1);
-        assert_eq!(queue.drain(2).iter().map(Completed::batch_id).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(queue.drain(9).len(), 1);
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn a_batch_counts_until_what_was_drained_is_dropped() {
-        let memory = Memory::new(1 << 20);
-        let queue = Completions::new(|| ());
-        let staged = Completion::staged(1, &"t".into());
-        let batch = Completion::new(2, &"t".into(), 0);
-        batch.weigh(&memory, 1000, 10);
-        let mut forward = Forward::default();
-        (0..10).for_each(|index| forward.push(&batch, index));
-        for known in [&staged, &batch] {
-            // Each batch that the queue gets tells of the same records.
-            known.register(3, Who::Queue(Arc::clone(&queue), Arc::clone(known)));
-        }
-        staged.resolve(Outcome::Forwarded(forward));
-        assert_eq!(memory.used(), 0);
-        batch.resolve(stored(0));
-        let counted = 1000 + 10 * RECORD_OVERHEAD + BATCH_OVERHEAD;
-        assert_eq!(memory.used(), counted, "once, though it is there twice");
-        let drained = queue.drain(9);
-        assert_eq!((drained.len(), memory.used()), (2, counted));
-        drop(drained);
-        assert_eq!(memory.used(), 0);
-        // A record that is asked about late counts for its own part.
-        queue.push(Arc::clone(&staged), staged.share(3));
-        assert_eq!(memory.used(), 100 + RECORD_OVERHEAD + BATCH_OVERHEAD);
-        queue.close();
-        assert_eq!(memory.used(), 0);
-        queue.push(Arc::clone(&batch), batch.share(3));
-        assert_eq!((memory.used(), queue.drain(9).len()), (0, 0), "it takes no more");
     }
 }
