@@ -21,7 +21,7 @@ pub(crate) static CC: Tool = Tool { name: "cc", probe: &["cc", "--version"], pac
 /// Builds what is in C and of others.
 pub(crate) static MAKE: Tool =
     Tool { name: "make", probe: &["make", "--version"], packages: &["make"] };
-/// A Go compiler.
+/// A Go compiler, which fetches modules.
 pub(crate) static GO: Tool =
     Tool { name: "go", probe: &["go", "version"], packages: &["golang-go"] };
 /// A C++ compiler: the C header must be fit for it too.

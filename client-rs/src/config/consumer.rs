@@ -62,6 +62,8 @@ pub(crate) struct ConsumerConfig {
     pub(crate) read_committed: bool,
     /// `check.crcs`.
     pub(crate) check_crcs: bool,
+    /// `client.rack`; empty if not set.
+    pub(crate) rack: Arc<str>,
     /// `default.api.timeout.ms`.
     pub(crate) api_timeout: Duration,
 }
@@ -89,6 +91,7 @@ impl ConsumerConfig {
             memory_bytes: options.number("fetch.buffer.memory")?,
             read_committed: read_committed(options)?,
             check_crcs: options.bool("check.crcs")?,
+            rack: Arc::from(options.text("client.rack")?),
             api_timeout: options.duration("default.api.timeout.ms")?,
         };
         if config.heartbeat_interval >= config.session_timeout {

@@ -13,16 +13,18 @@ use crate::record::TopicPartition;
 use crate::state::backoff::{Backoff, Random};
 use crate::state::commits::{CommitEvent, CommitId, Commits};
 use crate::state::coordinator::{Coordinator, CoordinatorAnswer, Found};
-use crate::state::fetcher::{FetchConfig, FetchEvent, Fetcher};
+use crate::state::fetcher::{FetchConfig, Fetcher};
 use crate::state::hash::HashMap;
 use crate::state::lookups::{LookupEvent, LookupId, Lookups};
 use crate::state::machine::{Context, Machine, Next, Reply};
 use crate::state::membership::{App, MemberConfig, Membership};
+use crate::state::offsets::{FoundOffsets, Offsets, OffsetsId};
 use crate::state::pace::{Pace, soonest};
 use crate::state::token::{Token, Tokens};
 
 mod faults;
 mod group;
+mod positions;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,8 @@ pub(super) struct Engine {
     ids: u64,
     promises: HashMap<CommitId, Arc<Promise<()>>>,
     found: HashMap<LookupId, Arc<Promise<CommittedOffsets>>>,
+    offsets: Offsets,
+    offsets_found: HashMap<OffsetsId, Arc<Promise<FoundOffsets>>>,
     /// Assigned partitions whose committed offsets are being looked up, with their positions.
     placing: HashMap<LookupId, Vec<(TopicPartition, u64)>>,
     topics: Vec<Arc<str>>,
@@ -76,6 +80,7 @@ pub(super) struct Engine {
     polls_seen: u64,
     was_waiting: bool,
     cluster_seen: u64,
+    leaders_seen: u64,
     obstacle: Option<Obstacle>,
 }
 
@@ -97,6 +102,7 @@ impl Engine {
             poll_interval: config.poll_interval,
             strategies: config.strategies.clone(),
         };
+        let read_committed = config.read_committed;
         let fetch = FetchConfig {
             min_bytes: config.fetch_bytes_min,
             max_bytes: config.fetch_bytes_max,
@@ -104,7 +110,8 @@ impl Engine {
             max_wait: config.fetch_wait_max,
             budget: config.memory_bytes,
             check_crcs: config.check_crcs,
-            read_committed: config.read_committed,
+            read_committed,
+            replica_age: config.common.metadata_max_age,
         };
         Self {
             names: GroupNames { group, instance_id: config.instance_id.clone() },
@@ -120,6 +127,8 @@ impl Engine {
             ids: 0,
             promises: HashMap::default(),
             found: HashMap::default(),
+            offsets: Offsets::new(read_committed, pace()),
+            offsets_found: HashMap::default(),
             placing: HashMap::default(),
             topics: Vec::new(),
             pinned: BTreeSet::new(),
@@ -132,6 +141,7 @@ impl Engine {
             polls_seen: 0,
             was_waiting: false,
             cluster_seen: 0,
+            leaders_seen: 0,
             obstacle: None,
         }
     }
@@ -174,6 +184,14 @@ impl Engine {
                 self.found.insert(id, promise);
                 self.lookups.push(id, partitions, Some(deadline), cx.now);
             }
+            Command::Offsets { wanted, deadline, promise } => {
+                let id = self.id();
+                for (partition, _) in &wanted {
+                    cx.metadata.want(&partition.topic, cx.now);
+                }
+                self.offsets_found.insert(id, promise);
+                self.offsets.push(id, wanted, deadline);
+            }
             Command::Close { deadline } => self.begin_close(deadline, cx.now),
         }
     }
@@ -203,6 +221,8 @@ impl Engine {
                 self.handle_committed(event, cx.now);
             } else if let Some(event) = self.lookups.poll_event() {
                 self.handle_looked_up(event, cx);
+            } else if let Some(event) = self.offsets.poll_event() {
+                self.handle_offsets(event, cx);
             } else if let Some(event) = self.fetcher.poll_event() {
                 self.handle_fetcher(event, cx);
             } else if !self.advance_release(cx.now) {
@@ -263,27 +283,11 @@ impl Engine {
         }
     }
 
-    fn handle_fetcher(&mut self, event: FetchEvent, cx: &mut Context<'_>) {
-        match event {
-            FetchEvent::Data(fetched) => self.face.deliver(fetched),
-            FetchEvent::Fault { partition, position, fault } => {
-                let error = faults::fetch(&partition, fault);
-                self.face.fault(&partition, position, error);
-            }
-            FetchEvent::OutOfRange { partition, position, offset } => {
-                self.reset_out_of_range(&partition, position, offset, cx.now_ms);
-            }
-            FetchEvent::Started { partition, position, offset } => {
-                self.face.begin_afresh(&partition, position, offset);
-            }
-            FetchEvent::Refresh => cx.metadata.request_refresh(cx.now),
-        }
-    }
-
     fn handle_timeouts(&mut self, now: Instant) {
         self.membership.handle_timeout(now);
         self.commits.handle_timeout(now);
         self.lookups.handle_timeout(now);
+        self.offsets.handle_timeout(now);
         if self.auto_commit_at.is_some_and(|at| at <= now) {
             self.auto_commit_at = Some(now + self.config.auto_commit_interval.max(AUTO_COMMIT_MIN));
             if self.release.is_none() {
@@ -329,6 +333,7 @@ impl Engine {
             self.membership.poll_timeout(now),
             self.commits.poll_timeout(now),
             self.lookups.poll_timeout(now),
+            self.offsets.poll_timeout(now),
             self.fetcher.poll_timeout(now),
             self.auto_commit_at,
             self.release.as_ref().and_then(Release::until),

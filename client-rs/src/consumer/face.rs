@@ -10,15 +10,17 @@ use super::promise::Promise;
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::commits::Mark;
-use crate::state::fetcher::Fetched;
+use crate::state::fetcher::{Fetched, Start};
 use crate::state::guard::lock;
 use crate::state::hash::HashMap;
 use crate::state::lookups::Committed;
 use crate::state::membership::Which;
+use crate::state::offsets::FoundOffsets;
 use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
 mod handing;
+mod places;
 mod take;
 
 pub(super) use take::{Look, OneRecord, Want, WholeBatch};
@@ -45,6 +47,11 @@ pub(super) enum Command {
         partitions: Vec<TopicPartition>,
         deadline: Instant,
         promise: Arc<Promise<CommittedOffsets>>,
+    },
+    Offsets {
+        wanted: Vec<(TopicPartition, Start)>,
+        deadline: Instant,
+        promise: Arc<Promise<FoundOffsets>>,
     },
     Close {
         deadline: Instant,
@@ -75,6 +82,11 @@ pub struct ConsumerStats {
     pub rebalances: u64,
     /// Bytes fetched ahead and not given out yet.
     pub buffered: usize,
+    /// Times that a partition was fetched anew because nothing had come of it for 30 seconds.
+    pub restarts: u64,
+    /// Times that a position did not hold: out of the log's range, cut off under a new leader, or of
+    /// a topic that was created anew.
+    pub resets: u64,
 }
 
 /// One partition, as the application sees it.
@@ -93,6 +105,8 @@ struct Part {
     items: VecDeque<Item>,
     /// The next offset to give out, where nothing ready tells.
     next: Option<i64>,
+    /// Where its log ends, as far as was told.
+    end: Option<i64>,
     buffered: usize,
 }
 
@@ -242,6 +256,7 @@ impl Face {
             begun: VecDeque::new(),
             items: VecDeque::new(),
             next: None,
+            end: None,
             buffered: 0,
         };
         self.lock().parts.insert(partition, part);
@@ -317,6 +332,7 @@ impl Face {
         let bytes = fetched.bytes;
         let partition = fetched.partition.clone();
         part.buffered += bytes;
+        part.end = Some(fetched.high_watermark);
         part.items.push_back(Item::Data(fetched));
         inner.buffered += bytes;
         inner.stats.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -369,10 +385,6 @@ impl Face {
     /// Whether the consumer has any partition.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().parts.is_empty()
-    }
-
-    pub(super) fn count_rebalance(&self) {
-        self.lock().stats.rebalances += 1;
     }
 
     /// All partitions of this member.

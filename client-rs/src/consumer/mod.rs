@@ -4,6 +4,7 @@ mod batch;
 mod commit;
 mod engine;
 mod face;
+mod offsets;
 mod promise;
 mod wire;
 
@@ -30,6 +31,7 @@ use promise::Promise;
 pub use batch::{Batch, ConsumerRecord, Piece};
 pub use commit::{Commit, Committed};
 pub use face::ConsumerStats;
+pub use offsets::{OffsetAndTimestamp, OffsetForTime};
 pub use ottla_protocol::record::{Headers, RecordRow, RecordView};
 
 /// How long a close in the background may take when the last handle was dropped.

@@ -7,18 +7,25 @@ use bytes::Bytes;
 use ottla_protocol::{ErrorCode, Uuid};
 
 use super::pace::{Pace, soonest};
-use super::token::{Token, Tokens};
-use crate::error::Error;
+use super::token::Token;
 use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
 mod answers;
+mod ask;
+mod epochs;
+mod session;
 mod starts;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod watch;
 
-pub(crate) use starts::{Start, StartAnswer, StartAsk};
+pub(crate) use ask::{FetchAsk, FetchLane, FetchPart};
+pub(crate) use epochs::{EpochAnswer, EpochAsk, EpochFound};
+pub(crate) use session::FetchTopics;
+use session::Session;
+pub(crate) use starts::{Start, StartAnswer, StartAsk, StartFound};
 
 /// What a fetcher is told once.
 #[derive(Debug, Clone)]
@@ -37,6 +44,8 @@ pub(crate) struct FetchConfig {
     pub(crate) check_crcs: bool,
     /// `isolation.level`.
     pub(crate) read_committed: bool,
+    /// `metadata.max.age.ms`: so long a follower is read from before its leader is asked again.
+    pub(crate) replica_age: Duration,
 }
 
 /// The leader of a partition, as the metadata know it.
@@ -53,36 +62,9 @@ pub(crate) struct Leader {
 pub(crate) trait Leaders {
     /// The partition's leader, if it is known and there is one.
     fn leader(&self, partition: &TopicPartition) -> Option<Leader>;
-}
 
-/// Which connection a fetch takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FetchLane {
-    /// The broker holds it until there is something to give.
-    Main,
-    /// The main one may be held at the broker, and these partitions have records waiting.
-    Spare,
-}
-
-/// A Fetch request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FetchAsk {
-    pub(crate) broker: i32,
-    pub(crate) lane: FetchLane,
-    pub(crate) max_wait: Duration,
-    pub(crate) min_bytes: i32,
-    pub(crate) max_bytes: usize,
-    pub(crate) read_committed: bool,
-    pub(crate) parts: Vec<FetchPart>,
-}
-
-/// One partition of a Fetch request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FetchPart {
-    pub(crate) partition: TopicPartition,
-    pub(crate) leader: Leader,
-    pub(crate) offset: i64,
-    pub(crate) max_bytes: usize,
+    /// Whether the cluster has that broker now.
+    fn has_broker(&self, node: i32) -> bool;
 }
 
 /// A Fetch answer.
@@ -91,6 +73,8 @@ pub(crate) struct FetchAnswer {
     pub(crate) error: ErrorCode,
     /// For how long the broker wants to be left alone (KIP-219).
     pub(crate) throttle: Duration,
+    /// The session that the broker keeps of it; 0 if none (KIP-227).
+    pub(crate) session: i32,
     pub(crate) parts: Vec<FetchedPart>,
 }
 
@@ -100,6 +84,8 @@ pub(crate) struct FetchedPart {
     pub(crate) partition: TopicPartition,
     pub(crate) error: ErrorCode,
     pub(crate) high_watermark: i64,
+    /// A replica that is nearer, from which to read instead (KIP-392).
+    pub(crate) replica: Option<i32>,
     /// Producer id and first offset of each aborted transaction in the range.
     pub(crate) aborted: Vec<(i64, i64)>,
     pub(crate) records: Bytes,
@@ -142,6 +128,14 @@ pub(crate) enum FetchEvent {
     OutOfRange { partition: TopicPartition, position: u64, offset: i64 },
     /// A start was looked up.
     Started { partition: TopicPartition, position: u64, offset: i64 },
+    /// Where the partition ends now; nothing new was read.
+    End { partition: TopicPartition, position: u64, high_watermark: i64 },
+    /// A new leader's log ends at `end` where it should have what was read up to `offset` (KIP-320).
+    Diverged { partition: TopicPartition, position: u64, offset: i64, end: i64 },
+    /// The topic was deleted, and another was created under its name.
+    Recreated { partition: TopicPartition, position: u64 },
+    /// Nothing came of the partition for long, and all that was under way for it is begun anew.
+    Restarted { partition: TopicPartition, reason: String },
     /// The metadata are out of date.
     Refresh,
 }
@@ -157,6 +151,11 @@ enum Place {
         asked: Option<Token>,
     },
     At(i64),
+    /// A new leader is asked whether it has what was read up to there.
+    Checking {
+        offset: i64,
+        asked: Option<Token>,
+    },
 }
 
 #[derive(Debug)]
@@ -171,6 +170,20 @@ struct Part {
     attempt: u32,
     /// Moved by hand or new, and not read up to its end since.
     urgent: bool,
+    /// Where it ends, as far as was told.
+    end: Option<i64>,
+    /// Epoch of the record before its place; −1 if unknown.
+    read_epoch: i32,
+    /// The newest leader epoch under which its place is known to be good.
+    good_epoch: i32,
+    /// Zero as long as none is known.
+    topic_id: Uuid,
+    /// The follower to read from, and until when.
+    replica: Option<(i32, Instant)>,
+    /// The last answer that was no good.
+    cause: ErrorCode,
+    /// When it last got an answer, or needed none.
+    seen_at: Instant,
 }
 
 #[derive(Debug)]
@@ -178,7 +191,9 @@ struct InFlight {
     broker: i32,
     lane: FetchLane,
     reserved: usize,
-    parts: Vec<(TopicPartition, u64, i64)>,
+    /// As it stood in the request: 0 and −1 have all partitions answered.
+    session_epoch: i32,
+    parts: Vec<(TopicPartition, i64)>,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +202,8 @@ struct Lanes {
     spare: Option<Token>,
     attempt: u32,
     retry_at: Option<Instant>,
+    /// What the broker remembers of the main lane's fetches.
+    session: Session,
 }
 
 /// The fetcher's machine.
@@ -201,8 +218,14 @@ pub(crate) struct Fetcher {
     lanes: HashMap<i32, Lanes>,
     in_flight: HashMap<Token, InFlight>,
     starts: HashMap<Token, Vec<(TopicPartition, u64)>>,
+    checks: HashMap<Token, Vec<(TopicPartition, Leader)>>,
     reserved: usize,
     buffered: usize,
+    /// The largest batch so far: less room is not worth a question.
+    batch_bytes_seen: usize,
+    /// A partition whose next batch found no room, and how much that needs. It comes first.
+    starved: Option<(TopicPartition, usize)>,
+    watch_at: Option<Instant>,
     events: VecDeque<FetchEvent>,
 }
 
@@ -218,14 +241,18 @@ impl Fetcher {
             lanes: HashMap::default(),
             in_flight: HashMap::default(),
             starts: HashMap::default(),
+            checks: HashMap::default(),
             reserved: 0,
             buffered: 0,
+            batch_bytes_seen: 0,
+            starved: None,
+            watch_at: None,
             events: VecDeque::new(),
         }
     }
 
     /// Takes a partition on, without a place to begin at yet.
-    pub(crate) fn assign(&mut self, partition: TopicPartition, position: u64) {
+    pub(crate) fn assign(&mut self, partition: TopicPartition, position: u64, now: Instant) {
         self.remove(&partition);
         let part = Part {
             position,
@@ -236,7 +263,15 @@ impl Fetcher {
             retry_at: None,
             attempt: 0,
             urgent: true,
+            end: None,
+            read_epoch: -1,
+            good_epoch: -1,
+            topic_id: Uuid::ZERO,
+            replica: None,
+            cause: ErrorCode::NONE,
+            seen_at: now,
         };
+        self.watch_at.get_or_insert(now + watch::PATIENCE);
         self.order.push(partition.clone());
         self.parts.insert(partition, part);
     }
@@ -246,13 +281,29 @@ impl Fetcher {
         if let Some(part) = self.parts.remove(partition) {
             self.buffered -= part.buffered;
             self.order.retain(|other| other != partition);
+            self.feed(partition);
         }
     }
 
-    /// Begins at that offset, unless the partition was moved meanwhile.
-    pub(crate) fn place(&mut self, partition: &TopicPartition, position: u64, offset: i64) {
+    /// The partition no longer waits for room.
+    fn feed(&mut self, partition: &TopicPartition) {
+        self.starved.take_if(|(starved, _)| starved == partition);
+    }
+
+    /// Begins at that offset, unless the partition was moved meanwhile. The epoch is that of the
+    /// record before it; −1 if unknown.
+    pub(crate) fn place(
+        &mut self,
+        partition: &TopicPartition,
+        position: u64,
+        offset: i64,
+        epoch: i32,
+    ) {
         if self.is_unplaced(partition, position) {
             self.jump(partition, position, Place::At(offset));
+            if let Some(part) = self.parts.get_mut(partition) {
+                part.read_epoch = epoch;
+            }
         }
     }
 
@@ -273,6 +324,11 @@ impl Fetcher {
         self.jump(partition, position, Place::At(offset));
     }
 
+    /// Reads nothing more until it is moved again.
+    pub(crate) fn unplace(&mut self, partition: &TopicPartition, position: u64) {
+        self.jump(partition, position, Place::Unknown);
+    }
+
     /// Reads on from where the leader finds `start`.
     pub(crate) fn seek_start(&mut self, partition: &TopicPartition, position: u64, start: Start) {
         self.jump(partition, position, Place::Seeking { start, asked: None });
@@ -289,6 +345,8 @@ impl Fetcher {
             part.asked = None;
             part.retry_at = None;
             part.urgent = true;
+            (part.read_epoch, part.good_epoch) = (-1, -1);
+            self.feed(partition);
         }
     }
 
@@ -297,6 +355,9 @@ impl Fetcher {
         if let Some(part) = self.parts.get_mut(partition) {
             part.paused = paused;
             part.urgent |= !paused && part.buffered == 0;
+        }
+        if paused {
+            self.feed(partition);
         }
     }
 
@@ -314,103 +375,20 @@ impl Fetcher {
         (self.config.budget / self.parts.len().max(1) / 2).max(1)
     }
 
-    /// Most bytes to ask for at a time, so that all partitions together stay within the budget.
+    /// Most bytes to ask for at a time, so that all partitions together stay within the budget; but
+    /// a batch should fit in.
     fn part_bytes_max(&self) -> usize {
-        self.config.partition_bytes.min(self.refill_below())
+        self.config.partition_bytes.min(self.refill_below().max(self.batch_bytes_seen))
     }
 
-    /// A fetch to send, if one is due.
-    pub(crate) fn poll_fetch(
-        &mut self,
-        leaders: &impl Leaders,
-        tokens: &mut Tokens,
-        now: Instant,
-    ) -> Option<(Token, FetchAsk)> {
-        let room = self.config.budget.saturating_sub(self.buffered + self.reserved);
-        if room == 0 {
-            return None;
-        }
-        let (broker, lane) = self.choose(leaders, now)?;
-        let refill_below = self.refill_below();
-        let max_bytes = self.part_bytes_max();
-        let mut parts = Vec::new();
-        let token = tokens.next();
-        for index in 0..self.order.len() {
-            let Some(partition) = self.order.get((self.first + index) % self.order.len()) else {
-                break;
-            };
-            let Some(part) = self.parts.get_mut(partition) else { continue };
-            let Some(offset) = part.wanted(refill_below, now) else { continue };
-            let Some(leader) = leaders.leader(partition).filter(|leader| leader.node == broker)
-            else {
-                continue;
-            };
-            match lane {
-                FetchLane::Main => {}
-                FetchLane::Spare if part.urgent => {}
-                FetchLane::Spare => continue,
-            }
-            part.asked = Some(token);
-            part.retry_at = None;
-            parts.push(FetchPart { partition: partition.clone(), leader, offset, max_bytes });
-        }
-        self.first = self.first.wrapping_add(1) % self.order.len().max(1);
-        let wish = max_bytes.saturating_mul(parts.len());
-        let reserved = wish.min(self.config.max_bytes).min(room);
-        self.reserved += reserved;
-        let positions = |part: &FetchPart| {
-            let position = self.parts.get(&part.partition).map_or(0, |known| known.position);
-            (part.partition.clone(), position, part.offset)
-        };
-        let sent =
-            InFlight { broker, lane, reserved, parts: parts.iter().map(positions).collect() };
-        self.in_flight.insert(token, sent);
-        let lanes = self.lanes.entry(broker).or_default();
-        lanes.retry_at = None;
-        let (slot, max_wait) = match lane {
-            FetchLane::Main => (&mut lanes.main, self.config.max_wait),
-            FetchLane::Spare => (&mut lanes.spare, Duration::ZERO),
-        };
-        *slot = Some(token);
-        let ask = FetchAsk {
-            broker,
-            lane,
-            max_wait,
-            min_bytes: self.config.min_bytes,
-            max_bytes: reserved,
-            read_committed: self.config.read_committed,
-            parts,
-        };
-        Some((token, ask))
+    /// What is neither used nor promised of the budget.
+    const fn free(&self) -> usize {
+        self.config.budget.saturating_sub(self.buffered + self.reserved)
     }
 
-    /// The first broker that a wanted partition can be asked of now, and by which lane.
-    fn choose(&mut self, leaders: &impl Leaders, now: Instant) -> Option<(i32, FetchLane)> {
-        let refill_below = self.refill_below();
-        for partition in &self.order {
-            let Some(part) = self.parts.get_mut(partition) else { continue };
-            if part.wanted(refill_below, now).is_none() {
-                continue;
-            }
-            let Some(leader) = leaders.leader(partition) else {
-                part.retry_at = Some(now + self.pace.delay(part.attempt));
-                part.attempt = part.attempt.saturating_add(1);
-                self.events.push_back(FetchEvent::Refresh);
-                continue;
-            };
-            let lanes = self.lanes.entry(leader.node).or_default();
-            if lanes.retry_at.is_some_and(|retry_at| retry_at > now) {
-                continue;
-            }
-            if lanes.main.is_none() {
-                return Some((leader.node, FetchLane::Main));
-            }
-            // A fetch that the broker holds must not delay records that are there.
-            if lanes.spare.is_none() && part.urgent {
-                return Some((leader.node, FetchLane::Spare));
-            }
-        }
-        None
+    /// Whether no more room is to be had by waiting: what is buffered is paused, nothing is asked.
+    fn is_drained(&self) -> bool {
+        self.reserved == 0 && self.parts.values().all(|part| part.paused || part.buffered == 0)
     }
 
     /// What the owner must do or pass on.
@@ -422,65 +400,19 @@ impl Fetcher {
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let parts = self.parts.values().map(|part| part.retry_at);
         let lanes = self.lanes.values().map(|lanes| lanes.retry_at);
-        soonest(now, parts.chain(lanes))
-    }
-
-    /// Takes the answer to the fetch with `token`.
-    pub(crate) fn handle_fetch(
-        &mut self,
-        token: Token,
-        answer: Result<FetchAnswer, Error>,
-        now: Instant,
-    ) {
-        let Some(sent) = self.in_flight.remove(&token) else {
-            // A stale answer: nothing is asked under this token any more.
-            return;
-        };
-        self.reserved -= sent.reserved;
-        let lanes = self.lanes.entry(sent.broker).or_default();
-        match sent.lane {
-            FetchLane::Main => lanes.main = None,
-            FetchLane::Spare => lanes.spare = None,
-        }
-        let failed = answer.as_ref().map_or(true, |answer| answer.error.is_error());
-        if failed {
-            lanes.retry_at = Some(now + self.pace.delay(lanes.attempt));
-            lanes.attempt = lanes.attempt.saturating_add(1);
-        } else {
-            lanes.attempt = 0;
-            let throttle = answer.as_ref().map_or(Duration::ZERO, |answer| answer.throttle);
-            lanes.retry_at = Some(now + throttle).filter(|_| !throttle.is_zero());
-        }
-        let mut answers: HashMap<TopicPartition, FetchedPart> = answer
-            .map(|answer| answer.parts)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|part| (part.partition.clone(), part))
-            .collect();
-        for (partition, position, offset) in sent.parts {
-            let answer = answers.remove(&partition);
-            let current = self.parts.get_mut(&partition);
-            let Some(part) = current.filter(|part| part.asked == Some(token)) else {
-                // A stale answer: revoked, sought or paused away while the question was open.
-                continue;
-            };
-            debug_assert_eq!(part.position, position, "a jump forgets what was asked");
-            part.asked = None;
-            if failed {
-                self.events.push_back(FetchEvent::Refresh);
-            } else if let Some(answer) = answer {
-                self.handle_part(answer, offset, now);
-            }
-        }
+        soonest(now, parts.chain(lanes).chain([self.watch_at]))
     }
 }
 
 impl Part {
-    /// The offset to fetch from, if it is time to.
-    fn wanted(&self, refill_below: usize, now: Instant) -> Option<i64> {
-        let Place::At(offset) = self.place else { return None };
-        let free = self.asked.is_none() && !self.paused && self.buffered < refill_below;
-        let due = self.retry_at.is_none_or(|retry_at| retry_at <= now);
-        (free && due).then_some(offset)
+    /// Leaves it alone for a pause that grows from one failure to the next.
+    fn pause(&mut self, pace: &mut Pace, now: Instant) {
+        self.retry_at = Some(now + pace.delay(self.attempt));
+        self.attempt = self.attempt.saturating_add(1);
+    }
+
+    /// Whether its pause is over, if it has one.
+    fn is_due(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|retry_at| retry_at <= now)
     }
 }

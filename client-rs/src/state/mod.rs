@@ -16,6 +16,7 @@ pub(crate) mod lookups;
 pub(crate) mod machine;
 pub(crate) mod membership;
 pub(crate) mod metadata;
+pub(crate) mod offsets;
 pub(crate) mod pace;
 pub(crate) mod parker;
 pub(crate) mod sender;

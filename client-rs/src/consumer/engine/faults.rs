@@ -63,6 +63,26 @@ pub(super) fn out_of_range(partition: &TopicPartition, offset: i64) -> Error {
         .with_hint("auto.offset.reset is none: seek to where it shall go on")
 }
 
+pub(super) fn data_lost(partition: &TopicPartition, end: i64, read: i64) -> Error {
+    let last = read.saturating_sub(1);
+    let text = format!(
+        "records {end} to {last} of {partition} were read, and are gone: under its new leader the \
+         log ended at {end}"
+    );
+    at(Error::new(ErrorKind::DataLost, text), partition)
+        .with_hint("auto.offset.reset is none: seek to where it shall go on")
+}
+
+pub(super) fn recreated(partition: &TopicPartition, read: Option<i64>) -> Error {
+    let read = read.map_or(String::new(), |read| format!("; it was read up to offset {read}"));
+    let text = format!(
+        "topic {} was deleted and another was created under its name{read}",
+        partition.topic
+    );
+    at(Error::new(ErrorKind::DataLost, text), partition)
+        .with_hint("auto.offset.reset is none: seek to where it shall go on")
+}
+
 pub(super) fn refused(code: ErrorCode, api: &'static str, group: &Arc<str>) -> Error {
     let text = format!("group {group} refuses this consumer at {api}");
     Error::new(ErrorKind::from_kafka(code), text).with_source(Error::from_kafka(code, None))

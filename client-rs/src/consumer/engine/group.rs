@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
 use crate::state::fetcher::Start;
-use crate::state::lookups::LookupResult;
+use crate::state::lookups::{Committed, LookupResult};
 use crate::state::machine::Context;
 use crate::state::membership::{MemberEvent, Which};
 
@@ -151,7 +151,7 @@ impl Engine {
 
     fn assign(&mut self, partitions: Vec<TopicPartition>, follows: bool, cx: &mut Context<'_>) {
         self.release = None;
-        self.face.count_rebalance();
+        self.face.count(|stats| stats.rebalances += 1);
         let wanted: BTreeSet<&TopicPartition> = partitions.iter().collect();
         let before = self.face.partitions();
         // Without an unbroken row of generations another member may have read in between.
@@ -168,7 +168,7 @@ impl Engine {
             let (lease, position) = (self.face.id(), self.face.id());
             self.face.add(partition.clone(), lease, position);
             self.commits.handle_leased(partition, lease);
-            self.fetcher.assign(partition.clone(), position);
+            self.fetcher.assign(partition.clone(), position, cx.now);
             placing.push((partition.clone(), position));
         }
         self.face.set_refill_below(self.fetcher.refill_below());
@@ -223,7 +223,8 @@ impl Engine {
             match found.get(&partition).copied().flatten() {
                 Some(committed) => {
                     self.face.begin(&partition, position, committed.offset);
-                    self.fetcher.place(&partition, position, committed.offset);
+                    let Committed { offset, leader_epoch } = committed;
+                    self.fetcher.place(&partition, position, offset, leader_epoch);
                 }
                 None => self.reset(&partition, position, cx.now_ms),
             }
@@ -258,6 +259,7 @@ impl Engine {
             let error = faults::out_of_range(partition, offset);
             return self.face.fault(partition, position, error);
         };
+        self.face.count(|stats| stats.resets += 1);
         tracing::warn!(%partition, offset, ?start, "offset out of range: starting anew");
         // What is ready lies before the gap, and is still to be given out; then the new place counts.
         if let Some(position) = self.face.jump(partition, position) {
@@ -345,6 +347,9 @@ impl Engine {
         for (_, promise) in self.found.drain() {
             promise.resolve(Err(error.clone()));
         }
+        for (_, promise) in self.offsets_found.drain() {
+            promise.resolve(Err(error.clone()));
+        }
     }
 }
 
@@ -353,7 +358,7 @@ fn listed(partitions: &[TopicPartition]) -> String {
     names.join(", ")
 }
 
-fn start(reset: Reset, now_ms: i64) -> Option<Start> {
+pub(super) fn start(reset: Reset, now_ms: i64) -> Option<Start> {
     match reset {
         Reset::Latest => Some(Start::Latest),
         Reset::Earliest => Some(Start::Earliest),

@@ -1,15 +1,16 @@
 //! What the machines ask, sent out; and the answers, brought back to who asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use crate::consumer::wire::fetch::{self, FetchTopics, Hint};
+use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
 use crate::consumer::wire::{self, JoinTerms};
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
-use crate::state::fetcher::{FetchLane, Leader, Leaders};
+use crate::state::fetcher::{FetchLane, FetchTopics, Leader, Leaders};
 use crate::state::machine::{Body, Context, Lane, Reply, Request, Target};
 use crate::state::membership::MemberAsk;
 use crate::state::token::Token;
@@ -28,7 +29,9 @@ pub(super) enum Asked {
     Commit(Token, TopicIds),
     Lookup(Token, TopicIds),
     Starts(Token),
-    Fetch(Token, FetchTopics),
+    Epochs(Token),
+    Offsets(Token),
+    Fetch(Token, Arc<FetchTopics>),
 }
 
 impl Leaders for Cluster {
@@ -37,6 +40,10 @@ impl Leaders for Cluster {
         let known = topic.partitions.get(usize::try_from(partition.partition).ok()?)?;
         let node = known.leader?;
         Some(Leader { node, epoch: known.leader_epoch, topic_id: topic.id })
+    }
+
+    fn has_broker(&self, node: i32) -> bool {
+        self.brokers.contains_key(&node)
     }
 }
 
@@ -113,7 +120,24 @@ impl Engine {
     }
 
     fn ask_leaders(&mut self, cx: &mut Context<'_>) {
-        let cluster = std::sync::Arc::clone(cx.metadata.cluster());
+        let cluster = Arc::clone(cx.metadata.cluster());
+        if self.leaders_seen != cluster.version {
+            self.leaders_seen = cluster.version;
+            self.fetcher.handle_leaders(&*cluster);
+        }
+        self.fetcher.handle_timeout(&*cluster, cx.now);
+        while let Some((token, ask)) = self.fetcher.poll_checks(&*cluster, &mut self.tokens, cx.now)
+        {
+            let to = Target::Node(ask.broker);
+            self.send(Asked::Epochs(token), to, Lane::Rest, offsets::epochs(ask), cx);
+        }
+        while let Some((token, ask)) =
+            self.offsets.poll_request(&*cluster, &mut self.tokens, cx.now)
+        {
+            let to = Target::Node(ask.broker);
+            let body = offsets::starts(ask, self.config.common.request_timeout);
+            self.send(Asked::Offsets(token), to, Lane::Rest, body, cx);
+        }
         while let Some((token, ask)) = self.fetcher.poll_starts(&*cluster, &mut self.tokens, cx.now)
         {
             let to = Target::Node(ask.broker);
@@ -127,7 +151,7 @@ impl Engine {
                 FetchLane::Main => Lane::Fetch,
                 FetchLane::Spare => Lane::Rest,
             };
-            let (body, topics) = fetch::fetch(ask);
+            let (body, topics) = fetch::fetch(ask, &self.config.rack);
             self.send(Asked::Fetch(token, topics), to, lane, body, cx);
         }
     }
@@ -189,6 +213,16 @@ impl Engine {
                 let answer = reply.and_then(|answer| offsets::started(&answer));
                 self.log_fault(&answer);
                 self.fetcher.handle_starts(token, answer, now);
+            }
+            Asked::Epochs(token) => {
+                let answer = reply.and_then(|answer| offsets::epochs_found(&answer));
+                self.log_fault(&answer);
+                self.fetcher.handle_checks(token, answer, now);
+            }
+            Asked::Offsets(token) => {
+                let answer = reply.and_then(|answer| offsets::started(&answer));
+                self.log_fault(&answer);
+                self.offsets.handle_answer(token, answer, now);
             }
             Asked::Fetch(token, topics) => {
                 let answer = reply.and_then(|answer| fetch::fetched(&answer, &topics));

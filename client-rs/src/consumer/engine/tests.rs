@@ -1,6 +1,7 @@
 //! Tests of the machine as a whole, in virtual time.
 
 mod cooperative;
+mod positions;
 mod script;
 
 use std::time::Duration;

@@ -258,16 +258,6 @@ impl Face {
         Ok(())
     }
 
-    /// The next offset that will be given out; `None` while it is not known.
-    pub(in crate::consumer) fn position(&self, partition: &TopicPartition) -> Option<i64> {
-        let inner = self.lock();
-        let part = inner.parts.get(partition)?;
-        let of = |current: &Current| current.shared.offset_at(current.at);
-        let current = inner.current.as_ref();
-        let current = current.filter(|current| current.shared.partition == *partition);
-        current.map(of).or_else(|| part.begun.front().map(of)).or(part.next)
-    }
-
     /// Whether a partition is still held by the lease that a batch came under.
     pub(in crate::consumer) fn is_leased(&self, partition: &TopicPartition, lease: u64) -> bool {
         self.lock().parts.get(partition).is_some_and(|part| part.lease == lease)

@@ -1,16 +1,19 @@
 //! Fetches as Kafka's messages.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
+use ottla_protocol::messages::fetch_request::{
+    FetchPartition, FetchRequest, FetchTopic, ForgottenTopic,
+};
 use ottla_protocol::messages::fetch_response::{FetchResponse, PartitionData};
 use ottla_protocol::{ApiKey, Uuid};
 
 use super::{by_topic, millis};
 use crate::error::Error;
 use crate::record::TopicPartition;
-use crate::state::fetcher::{FetchAnswer, FetchAsk, FetchedPart, Leader};
+use crate::state::fetcher::{FetchAnswer, FetchAsk, FetchTopics, FetchedPart, Leader};
 use crate::state::machine::{Answer, Body, body};
 
 /// The last version that names topics (KIP-516).
@@ -26,14 +29,20 @@ pub(in crate::consumer) struct Hint {
     pub(in crate::consumer) address: Option<(String, i32)>,
 }
 
-/// The topics of a fetch by name and id.
-#[derive(Debug)]
-pub(in crate::consumer) struct FetchTopics(Vec<(Arc<str>, Uuid)>);
+/// The first version that has sessions (KIP-227).
+const SESSIONS: i16 = 7;
 
-pub(in crate::consumer) fn fetch(ask: FetchAsk) -> (Box<dyn Body>, FetchTopics) {
-    let ids_known = ask.parts.iter().all(|part| !part.leader.topic_id.is_zero());
+/// A fetch of a client that stands in that rack, and the topics that its answer may name.
+pub(in crate::consumer) fn fetch(
+    ask: FetchAsk,
+    rack: &Arc<str>,
+) -> (Box<dyn Body>, Arc<FetchTopics>) {
+    let FetchAsk { session, .. } = ask;
     let served = ApiKey::Fetch.served();
-    let versions = *served.start()..=if ids_known { *served.end() } else { BY_NAME };
+    let min = if session.epoch > 0 { SESSIONS } else { *served.start() };
+    let versions = min..=if session.by_id { *served.end() } else { BY_NAME };
+    let (rack, names) = (Arc::clone(rack), Arc::clone(&session.topics));
+    let forgotten = by_id(session.forgotten);
     let rows = ask
         .parts
         .iter()
@@ -42,7 +51,6 @@ pub(in crate::consumer) fn fetch(ask: FetchAsk) -> (Box<dyn Body>, FetchTopics) 
     let id = |rows: &[(i32, (Leader, i64, usize))]| {
         rows.first().map_or(Uuid::ZERO, |(_, (leader, ..))| leader.topic_id)
     };
-    let known = topics.iter().map(|(topic, rows)| (Arc::clone(topic), id(rows))).collect();
     let body = body(ApiKey::Fetch, versions, move |frame| {
         let by_id = frame.version > BY_NAME;
         let topics = topics.iter().map(|(topic, rows)| FetchTopic {
@@ -59,19 +67,34 @@ pub(in crate::consumer) fn fetch(ask: FetchAsk) -> (Box<dyn Body>, FetchTopics) 
                 })
                 .collect(),
         });
+        let forgotten = forgotten.iter().map(|((topic, topic_id), partitions)| ForgottenTopic {
+            topic: if by_id { "" } else { topic },
+            topic_id: if by_id { *topic_id } else { Uuid::ZERO },
+            partitions: partitions.clone(),
+        });
         frame.put(&FetchRequest {
             max_wait_ms: millis(ask.max_wait),
             min_bytes: ask.min_bytes,
             max_bytes: i32::try_from(ask.max_bytes).unwrap_or(i32::MAX),
             isolation_level: i8::from(ask.read_committed),
-            // KIP-227: epoch −1 asks for no session.
-            session_id: 0,
-            session_epoch: -1,
+            session_id: session.id,
+            session_epoch: session.epoch,
             topics: topics.collect(),
+            forgotten_topics_data: forgotten.collect(),
+            rack_id: &rack,
             ..FetchRequest::default()
         })
     });
-    (body, FetchTopics(known))
+    (body, names)
+}
+
+/// Partitions by the names and ids of their topics: two topics of one name may follow each other.
+fn by_id(partitions: Vec<(TopicPartition, Uuid)>) -> BTreeMap<(Arc<str>, Uuid), Vec<i32>> {
+    let mut topics = BTreeMap::<_, Vec<i32>>::new();
+    for (partition, id) in partitions {
+        topics.entry((partition.topic, id)).or_default().push(partition.partition);
+    }
+    topics
 }
 
 /// The answer, its records as slices of the frame, and the leaders it names.
@@ -84,10 +107,8 @@ pub(in crate::consumer) fn fetched(
     let mut hints = Vec::new();
     for topic in &response.responses {
         let by_id = answer.version > BY_NAME;
-        let same = |row: &&(Arc<str>, Uuid)| {
-            if by_id { row.1 == topic.topic_id } else { *row.0 == *topic.topic }
-        };
-        let Some((name, _)) = topics.0.iter().find(same) else { continue };
+        let name = if by_id { topics.by_id(topic.topic_id) } else { topics.by_name(topic.topic) };
+        let Some(name) = name else { continue };
         for row in &topic.partitions {
             let partition = TopicPartition::new(Arc::clone(name), row.partition_index);
             if row.current_leader.leader_id >= 0 && row.current_leader.leader_epoch >= 0 {
@@ -98,7 +119,8 @@ pub(in crate::consumer) fn fetched(
     }
     let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
     let throttle = Duration::from_millis(throttle);
-    Ok((FetchAnswer { error: response.error_code, throttle, parts }, hints))
+    let (error, session) = (response.error_code, response.session_id);
+    Ok((FetchAnswer { error, throttle, session, parts }, hints))
 }
 
 fn hint(partition: &TopicPartition, row: &PartitionData<'_>, response: &FetchResponse<'_>) -> Hint {
@@ -118,6 +140,7 @@ fn part(partition: TopicPartition, row: &PartitionData<'_>, answer: &Answer) -> 
         partition,
         error: row.error_code,
         high_watermark: row.high_watermark,
+        replica: Some(row.preferred_read_replica).filter(|&node| node >= 0),
         aborted: aborted.map(|row| (row.producer_id, row.first_offset)).collect(),
         records: row.records.bytes().map(|bytes| answer.body.slice_ref(bytes)).unwrap_or_default(),
     }

@@ -16,6 +16,10 @@ use ottla_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponse;
+use ottla_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use ottla_protocol::messages::offset_for_leader_epoch_response::OffsetForLeaderEpochResponse;
 use ottla_protocol::{ApiKey, Uuid};
 
 use super::{GroupNames, by_topic, millis};
@@ -23,7 +27,7 @@ use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
 use crate::state::commits::{CommitAnswer, CommitAsk};
-use crate::state::fetcher::{StartAnswer, StartAsk};
+use crate::state::fetcher::{EpochAnswer, EpochAsk, EpochFound, StartAnswer, StartAsk, StartFound};
 use crate::state::lookups::{Committed, LookupAnswer};
 use crate::state::machine::{Answer, Body, body};
 
@@ -232,8 +236,51 @@ pub(in crate::consumer) fn started(answer: &Answer) -> Result<StartAnswer, Error
         let name: Arc<str> = Arc::from(topic.name);
         parts.extend(topic.partitions.iter().map(|row| {
             let partition = TopicPartition::new(Arc::clone(&name), row.partition_index);
-            (partition, row.offset, row.error_code)
+            StartFound {
+                partition,
+                error: row.error_code,
+                offset: row.offset,
+                timestamp: row.timestamp,
+                epoch: row.leader_epoch,
+            }
         }));
     }
     Ok(StartAnswer { parts })
+}
+
+/// Where epochs end, in the versions that tell the leader which epoch is known (KIP-320).
+pub(in crate::consumer) fn epochs(ask: EpochAsk) -> Box<dyn Body> {
+    let rows = ask.parts.into_iter().map(|(partition, leader, epoch)| (partition, (leader, epoch)));
+    let topics = by_topic(rows);
+    let served = ApiKey::OffsetForLeaderEpoch.served();
+    // A consumer says that it is one from version 3 on; before, only brokers may ask.
+    body(ApiKey::OffsetForLeaderEpoch, 3..=*served.end(), move |frame| {
+        let topics = topics.iter().map(|(topic, rows)| OffsetForLeaderTopic {
+            topic,
+            partitions: rows
+                .iter()
+                .map(|&(partition, (leader, leader_epoch))| OffsetForLeaderPartition {
+                    partition,
+                    current_leader_epoch: leader.epoch,
+                    leader_epoch,
+                })
+                .collect(),
+        });
+        frame.put(&OffsetForLeaderEpochRequest { replica_id: -1, topics: topics.collect() })
+    })
+}
+
+pub(in crate::consumer) fn epochs_found(answer: &Answer) -> Result<EpochAnswer, Error> {
+    let response = answer.decode::<OffsetForLeaderEpochResponse<'_>>()?;
+    let mut parts = Vec::new();
+    for topic in &response.topics {
+        let name: Arc<str> = Arc::from(topic.topic);
+        parts.extend(topic.partitions.iter().map(|row| EpochFound {
+            partition: TopicPartition::new(Arc::clone(&name), row.partition),
+            error: row.error_code,
+            epoch: row.leader_epoch,
+            end: row.end_offset,
+        }));
+    }
+    Ok(EpochAnswer { parts })
 }

@@ -1,14 +1,23 @@
 //! What the fetcher makes of a partition's answer: one table of error codes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ottla_protocol::ErrorCode;
 
-use super::walk::{Walk, walk};
-use super::{FetchEvent, FetchFault, Fetched, FetchedPart, Fetcher, Place};
+use super::session::SessionAsk;
+use super::walk::{Rules, walk};
+use super::{
+    FetchAnswer, FetchConfig, FetchEvent, FetchFault, FetchLane, Fetched, FetchedPart, Fetcher,
+    InFlight, Place,
+};
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::hash::HashMap;
+use crate::state::token::Token;
 
 /// What to do about an error code.
-enum Verdict {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
     Good,
     /// Ask again after a pause, with fresh metadata.
     Refresh,
@@ -19,7 +28,7 @@ enum Verdict {
     Told,
 }
 
-const fn verdict(code: ErrorCode) -> Verdict {
+pub(super) const fn verdict(code: ErrorCode) -> Verdict {
     match code {
         ErrorCode::NONE => Verdict::Good,
         ErrorCode::OFFSET_OUT_OF_RANGE => Verdict::OutOfRange,
@@ -40,36 +49,125 @@ const fn verdict(code: ErrorCode) -> Verdict {
 }
 
 impl Fetcher {
-    /// One partition of an answer that is not stale.
-    pub(super) fn handle_part(&mut self, answer: FetchedPart, offset: i64, now: Instant) {
-        let code = answer.error;
-        match verdict(code) {
-            Verdict::Good => self.handle_records(answer, offset, now),
-            Verdict::OutOfRange => {
-                let partition = answer.partition;
-                if let Some(part) = self.parts.get_mut(&partition) {
-                    // The owner decides by its policy where to go on.
-                    part.place = Place::Unknown;
-                    let position = part.position;
-                    self.events.push_back(FetchEvent::OutOfRange { partition, position, offset });
+    /// Takes the answer to the fetch with `token`.
+    pub(crate) fn handle_fetch(
+        &mut self,
+        token: Token,
+        answer: Result<FetchAnswer, Error>,
+        now: Instant,
+    ) {
+        let Some(sent) = self.in_flight.remove(&token) else {
+            // A stale answer: nothing is asked under this token any more.
+            return;
+        };
+        self.reserved -= sent.reserved;
+        let failed = self.note_lane(&sent, &answer, now);
+        let mut answers: HashMap<TopicPartition, FetchedPart> = answer
+            .map(|answer| answer.parts)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|part| (part.partition.clone(), part))
+            .collect();
+        for (partition, offset) in sent.parts {
+            let answer = answers.remove(&partition);
+            let current = self.parts.get_mut(&partition);
+            let Some(part) = current.filter(|part| part.asked == Some(token)) else {
+                // A stale answer: revoked, sought, or led by another since it was asked.
+                continue;
+            };
+            part.asked = None;
+            match (failed, answer) {
+                (Some(code), _) => {
+                    part.cause = code;
+                    part.replica.take_if(|(node, _)| *node == sent.broker);
                 }
-            }
-            Verdict::Refresh => {
-                self.pause(&answer, now);
-                self.events.push_back(FetchEvent::Refresh);
-            }
-            Verdict::Later => self.pause(&answer, now),
-            Verdict::Told => {
-                self.pause(&answer, now);
-                self.fault(answer, FetchFault::Code(code));
+                (None, Some(answer)) => self.handle_part(answer, offset, sent.broker, now),
+                // KIP-227: what a session does not mention has no news.
+                (None, None) if !SessionAsk::is_full(sent.session_epoch) => {
+                    (part.seen_at, part.urgent, part.cause) = (now, false, ErrorCode::NONE);
+                }
+                (None, None) => part.pause(&mut self.pace, now),
             }
         }
     }
 
-    fn pause(&mut self, answer: &FetchedPart, now: Instant) {
-        if let Some(part) = self.parts.get_mut(&answer.partition) {
-            part.retry_at = Some(now + self.pace.delay(part.attempt));
-            part.attempt = part.attempt.saturating_add(1);
+    /// What an answer says of the broker as a whole; the code, or none at all, if it failed.
+    fn note_lane(
+        &mut self,
+        sent: &InFlight,
+        answer: &Result<FetchAnswer, Error>,
+        now: Instant,
+    ) -> Option<ErrorCode> {
+        let lanes = self.lanes.entry(sent.broker).or_default();
+        match sent.lane {
+            FetchLane::Main => lanes.main = None,
+            FetchLane::Spare => lanes.spare = None,
+        }
+        let failed = match answer {
+            Ok(answer) if answer.error.is_none() => None,
+            Ok(answer) => Some(answer.error),
+            Err(_) => Some(ErrorCode::NONE),
+        };
+        let Some(code) = failed else {
+            if sent.lane == FetchLane::Main {
+                let session = answer.as_ref().map_or(0, |answer| answer.session);
+                lanes.session.handle_answer(sent.session_epoch, session);
+            }
+            lanes.attempt = 0;
+            let throttle = answer.as_ref().map_or(Duration::ZERO, |answer| answer.throttle);
+            lanes.retry_at = Some(now + throttle).filter(|_| !throttle.is_zero());
+            return None;
+        };
+        let of_session = sent.lane == FetchLane::Main && lanes.session.handle_failure(code);
+        // Said in full it is no fault; said twice it is.
+        if !of_session || lanes.attempt > 0 {
+            lanes.retry_at = Some(now + self.pace.delay(lanes.attempt));
+        }
+        lanes.attempt = lanes.attempt.saturating_add(1);
+        if !of_session || code == ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR {
+            self.events.push_back(FetchEvent::Refresh);
+        }
+        failed
+    }
+
+    /// One partition of an answer that is not stale.
+    fn handle_part(&mut self, answer: FetchedPart, offset: i64, broker: i32, now: Instant) {
+        let Some(part) = self.parts.get_mut(&answer.partition) else { return };
+        let code = answer.error;
+        part.cause = code;
+        let replica = part.replica.take_if(|(node, _)| *node == broker && code.is_error());
+        match verdict(code) {
+            Verdict::Good => {
+                part.seen_at = now;
+                if let Some(node) = answer.replica.filter(|&node| node != broker) {
+                    // KIP-392: it has no records for who can read them nearer by.
+                    part.replica = Some((node, now + self.config.replica_age));
+                    if part.attempt > 0 {
+                        part.pause(&mut self.pace, now);
+                    }
+                }
+                self.handle_records(answer, offset, now);
+            }
+            Verdict::OutOfRange if replica.is_some() => {
+                // KIP-392: a follower may lag behind, or keep less. Only the leader's word counts.
+                part.attempt = part.attempt.saturating_add(1);
+                part.urgent = true;
+            }
+            Verdict::OutOfRange => {
+                // The owner decides by its policy where to go on.
+                part.place = Place::Unknown;
+                let (partition, position) = (answer.partition, part.position);
+                self.events.push_back(FetchEvent::OutOfRange { partition, position, offset });
+            }
+            Verdict::Refresh => {
+                part.pause(&mut self.pace, now);
+                self.events.push_back(FetchEvent::Refresh);
+            }
+            Verdict::Later => part.pause(&mut self.pace, now),
+            Verdict::Told => {
+                part.pause(&mut self.pace, now);
+                self.fault(answer, FetchFault::Code(code));
+            }
         }
     }
 
@@ -82,32 +180,53 @@ impl Fetcher {
     }
 
     fn handle_records(&mut self, answer: FetchedPart, offset: i64, now: Instant) {
-        let read_committed = self.config.read_committed;
-        let Walk { batches, next, bytes, fault } =
-            walk(&answer, offset, self.config.check_crcs, read_committed);
-        let Some(part) = self.parts.get_mut(&answer.partition) else { return };
-        part.place = Place::At(next);
-        if fault.is_none() {
+        let mut room = self.free();
+        if answer.records.len() > room && self.is_drained() {
+            // It alone is more than the budget, and waiting brings no more.
+            room = usize::MAX;
+        }
+        let FetchConfig { check_crcs, read_committed, .. } = self.config;
+        let found = walk(&answer, offset, Rules { check_crcs, read_committed, room });
+        self.batch_bytes_seen = self.batch_bytes_seen.max(found.largest);
+        let partition = answer.partition.clone();
+        let starves = found.refused.filter(|_| found.next == offset);
+        if found.next > offset {
+            self.feed(&partition);
+        }
+        let Some(part) = self.parts.get_mut(&partition) else { return };
+        let (position, high_watermark) = (part.position, answer.high_watermark);
+        part.place = Place::At(found.next);
+        let end_before = part.end.replace(high_watermark);
+        if found.next > offset {
             part.attempt = 0;
-        }
-        if next > offset {
-            part.buffered += bytes;
-            self.buffered += bytes;
+            part.read_epoch = found.epoch;
+            part.buffered += found.bytes;
+            self.buffered += found.bytes;
             self.events.push_back(FetchEvent::Data(Fetched {
-                partition: answer.partition.clone(),
-                position: part.position,
-                batches,
+                partition,
+                position,
+                batches: found.batches,
                 start: offset,
-                next,
-                bytes,
-                high_watermark: answer.high_watermark,
+                next: found.next,
+                bytes: found.bytes,
+                high_watermark,
             }));
-        } else if fault.is_none() {
-            // Read up to the end: the main lane waits for more.
-            part.urgent = false;
+        } else if let Some(need) = starves {
+            if !part.paused {
+                self.starved.get_or_insert((partition, need));
+            }
+        } else if found.fault.is_none() {
+            // Read up to the end: the main lane waits for more. But a replica is asked at once.
+            let nearer = answer.replica.is_some();
+            (part.urgent, part.attempt) = (nearer, if nearer { part.attempt } else { 0 });
+            if end_before != Some(high_watermark) {
+                self.events.push_back(FetchEvent::End { partition, position, high_watermark });
+            }
         }
-        if let Some((offset, cause)) = fault {
-            self.pause(&answer, now);
+        if let Some((offset, cause)) = found.fault {
+            if let Some(part) = self.parts.get_mut(&answer.partition) {
+                part.pause(&mut self.pace, now);
+            }
             self.fault(answer, FetchFault::Corrupt { offset, cause });
         }
     }

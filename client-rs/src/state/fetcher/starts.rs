@@ -40,10 +40,23 @@ pub(crate) struct StartAsk {
     pub(crate) parts: Vec<(TopicPartition, Leader, Start)>,
 }
 
-/// A ListOffsets answer: offset and error code a partition.
+/// What an answer tells of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StartFound {
+    pub(crate) partition: TopicPartition,
+    pub(crate) error: ErrorCode,
+    /// −1 if there is none.
+    pub(crate) offset: i64,
+    /// Of the record found by its time, in ms since the epoch; else −1.
+    pub(crate) timestamp: i64,
+    /// Epoch of the record at the offset; −1 if unknown.
+    pub(crate) epoch: i32,
+}
+
+/// A ListOffsets answer.
 #[derive(Debug, Clone)]
 pub(crate) struct StartAnswer {
-    pub(crate) parts: Vec<(TopicPartition, i64, ErrorCode)>,
+    pub(crate) parts: Vec<StartFound>,
 }
 
 impl Fetcher {
@@ -63,8 +76,7 @@ impl Fetcher {
                 continue;
             }
             let Some(leader) = leaders.leader(partition) else {
-                part.retry_at = Some(now + self.pace.delay(part.attempt));
-                part.attempt = part.attempt.saturating_add(1);
+                part.pause(&mut self.pace, now);
                 self.events.push_back(FetchEvent::Refresh);
                 continue;
             };
@@ -104,11 +116,11 @@ impl Fetcher {
                 _ => continue,
             };
             part.place = Place::Seeking { start, asked: None };
-            let found = answer.iter().find(|(other, ..)| *other == partition);
-            match found.map(|&(_, offset, code)| (offset, code)) {
+            let found = answer.iter().find(|found| found.partition == partition);
+            match found.map(|found| (found.offset, found.error)) {
                 Some((offset, ErrorCode::NONE)) if offset >= 0 => {
                     part.place = Place::At(offset);
-                    part.attempt = 0;
+                    (part.attempt, part.seen_at, part.cause) = (0, now, ErrorCode::NONE);
                     self.events.push_back(FetchEvent::Started { partition, position, offset });
                 }
                 Some((_, ErrorCode::NONE)) if matches!(start, Start::Time(_)) => {
@@ -116,9 +128,9 @@ impl Fetcher {
                     part.place = Place::Seeking { start: Start::Latest, asked: None };
                 }
                 verdict => {
-                    part.retry_at = Some(now + self.pace.delay(part.attempt));
-                    part.attempt = part.attempt.saturating_add(1);
+                    part.pause(&mut self.pace, now);
                     let code = verdict.map_or(ErrorCode::NONE, |(_, code)| code);
+                    part.cause = code;
                     if code.is_error() && !code.is_retriable() {
                         let fault = FetchFault::Code(code);
                         self.events.push_back(FetchEvent::Fault { partition, position, fault });

@@ -9,17 +9,34 @@ use ottla_protocol::record::{
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::state::backoff::Backoff;
+use crate::state::token::Tokens;
 
 const MIB: usize = 1024 * 1024;
 
-/// Who leads which partition of `t`.
-#[derive(Default)]
-struct Cluster(BTreeMap<i32, i32>);
+mod budget;
+mod epochs;
+mod replicas;
+mod sessions;
+mod watch;
+
+/// Who leads which partition of `t`, in which epoch, and the topic's id.
+struct Cluster(BTreeMap<i32, i32>, i32, Uuid);
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self(BTreeMap::new(), 5, Uuid::ZERO)
+    }
+}
 
 impl Leaders for Cluster {
     fn leader(&self, partition: &TopicPartition) -> Option<Leader> {
         let node = *self.0.get(&partition.partition)?;
-        Some(Leader { node, epoch: 5, topic_id: Uuid::ZERO })
+        Some(Leader { node, epoch: self.1, topic_id: self.2 })
+    }
+
+    /// Those that lead something, and 2.
+    fn has_broker(&self, node: i32) -> bool {
+        node == 2 || self.0.values().any(|&leader| leader == node)
     }
 }
 
@@ -43,6 +60,7 @@ fn config() -> FetchConfig {
         budget: 64 * MIB,
         check_crcs: true,
         read_committed: false,
+        replica_age: Duration::from_mins(5),
     }
 }
 
@@ -60,8 +78,8 @@ impl Bench {
         let mut bench = Self::new(config);
         for index in partitions {
             bench.cluster.0.insert(index, 1);
-            bench.fetcher.assign(part(index), position(index));
-            bench.fetcher.place(&part(index), position(index), offset);
+            bench.fetcher.assign(part(index), position(index), bench.now);
+            bench.fetcher.place(&part(index), position(index), offset, -1);
         }
         bench
     }
@@ -71,8 +89,19 @@ impl Bench {
     }
 
     fn answer(&mut self, token: Token, parts: Vec<FetchedPart>) {
+        self.answer_in(0, token, parts);
+    }
+
+    /// An answer of a broker that keeps a session.
+    fn answer_in(&mut self, session: i32, token: Token, parts: Vec<FetchedPart>) {
         let throttle = Duration::ZERO;
-        let answer = FetchAnswer { error: ErrorCode::NONE, throttle, parts };
+        let answer = FetchAnswer { error: ErrorCode::NONE, throttle, session, parts };
+        self.fetcher.handle_fetch(token, Ok(answer), self.now);
+    }
+
+    /// An answer of nothing but an error.
+    fn refuse(&mut self, token: Token, error: ErrorCode) {
+        let answer = FetchAnswer { error, throttle: Duration::ZERO, session: 0, parts: Vec::new() };
         self.fetcher.handle_fetch(token, Ok(answer), self.now);
     }
 
@@ -97,9 +126,14 @@ fn fetched(index: i32, records: impl Into<Bytes>) -> FetchedPart {
         partition: part(index),
         error: ErrorCode::NONE,
         high_watermark: 1000,
+        replica: None,
         aborted: Vec::new(),
         records: records.into(),
     }
+}
+
+fn start_at(index: i32, offset: i64, error: ErrorCode) -> StartFound {
+    StartFound { partition: part(index), error, offset, timestamp: -1, epoch: -1 }
 }
 
 fn failed(index: i32, error: ErrorCode) -> FetchedPart {
@@ -301,8 +335,8 @@ fn what_was_asked_for_another_position_is_dropped() {
             "revoked" => bench.fetcher.remove(&part(0)),
             "assigned anew" => {
                 bench.fetcher.remove(&part(0));
-                bench.fetcher.assign(part(0), 777);
-                bench.fetcher.place(&part(0), 777, 50);
+                bench.fetcher.assign(part(0), 777, bench.now);
+                bench.fetcher.place(&part(0), 777, 50, -1);
             }
             _ => bench.fetcher.seek(&part(0), 777, 50),
         }
@@ -317,7 +351,7 @@ fn what_was_asked_for_another_position_is_dropped() {
 fn a_place_found_for_an_older_position_is_dropped() {
     let mut bench = Bench::at(config(), 0..1, 0);
     bench.fetcher.seek(&part(0), 777, 50);
-    bench.fetcher.place(&part(0), 100, 3);
+    bench.fetcher.place(&part(0), 100, 3, -1);
     bench.fetcher.place_start(&part(0), 777, Start::Earliest);
     assert_eq!(bench.ask().unwrap().1.parts[0].offset, 50);
 }
@@ -457,7 +491,7 @@ fn an_offset_out_of_range_waits_for_a_new_place() {
     let (cluster, now) = (&bench.cluster, bench.now);
     let (token, ask) = bench.fetcher.poll_starts(cluster, &mut bench.tokens, now).unwrap();
     assert_eq!((ask.broker, ask.parts[0].2.timestamp()), (1, -2));
-    let parts = vec![(part(0), 30, ErrorCode::NONE)];
+    let parts = vec![start_at(0, 30, ErrorCode::NONE)];
     bench.fetcher.handle_starts(token, Ok(StartAnswer { parts }), now);
     let events = bench.events();
     assert!(matches!(events[..], [FetchEvent::Started { position: 777, offset: 30, .. }]));
@@ -469,7 +503,7 @@ fn starts_are_asked_of_each_leader_and_again_after_a_fault() {
     let mut bench = Bench::new(config());
     for (index, node) in [(0, 1), (1, 2)] {
         bench.cluster.0.insert(index, node);
-        bench.fetcher.assign(part(index), position(index));
+        bench.fetcher.assign(part(index), position(index), bench.now);
         bench.fetcher.place_start(&part(index), position(index), Start::Time(77));
     }
     let starts =
@@ -480,7 +514,7 @@ fn starts_are_asked_of_each_leader_and_again_after_a_fault() {
     assert_eq!((ask.broker, ask.parts[0].2), (1, Start::Time(77)));
     let gone = Error::new(ErrorKind::Disconnected, "the connection was lost");
     bench.fetcher.handle_starts(first, Err(gone), bench.now);
-    let parts = vec![(part(1), -1, ErrorCode::NONE)];
+    let parts = vec![start_at(1, -1, ErrorCode::NONE)];
     bench.fetcher.handle_starts(second, Ok(StartAnswer { parts }), bench.now);
     let (_, ask) = starts(&mut bench).expect("nothing is that young: its end instead");
     assert_eq!((ask.broker, ask.parts[0].2), (2, Start::Latest));
@@ -488,7 +522,7 @@ fn starts_are_asked_of_each_leader_and_again_after_a_fault() {
     bench.now += Duration::from_millis(150);
     let (token, ask) = starts(&mut bench).unwrap();
     assert_eq!(ask.broker, 1);
-    let parts = vec![(part(0), -1, ErrorCode::TOPIC_AUTHORIZATION_FAILED)];
+    let parts = vec![start_at(0, -1, ErrorCode::TOPIC_AUTHORIZATION_FAILED)];
     bench.events();
     bench.fetcher.handle_starts(token, Ok(StartAnswer { parts }), bench.now);
     assert!(matches!(bench.events()[..], [FetchEvent::Fault { fault: FetchFault::Code(_), .. }]));
@@ -534,7 +568,7 @@ fn a_broker_that_throttles_is_left_alone_for_so_long() {
     let (token, _) = bench.ask().unwrap();
     let throttle = Duration::from_secs(1);
     let parts = vec![fetched(0, batch(0, 3)), fetched(1, Bytes::new())];
-    let answer = FetchAnswer { error: ErrorCode::NONE, throttle, parts };
+    let answer = FetchAnswer { error: ErrorCode::NONE, throttle, session: 0, parts };
     bench.fetcher.handle_fetch(token, Ok(answer), bench.now);
     assert_eq!(bench.data().unwrap().next, 3, "what came with it is delivered");
     bench.fetcher.seek(&part(1), 777, 5);

@@ -19,27 +19,44 @@ pub(super) struct Walk {
     pub(super) next: i64,
     /// Bytes of the batches to show.
     pub(super) bytes: usize,
+    /// Epoch of the last batch; −1 if there was none.
+    pub(super) epoch: i32,
+    /// Bytes of the largest batch, and of the one for which there was no room.
+    pub(super) largest: usize,
+    pub(super) refused: Option<usize>,
     /// A damaged batch, after which nothing was looked at.
     pub(super) fault: Option<(i64, BatchError)>,
+}
+
+/// How an answer is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) check_crcs: bool,
+    pub(super) read_committed: bool,
+    /// Most bytes to keep.
+    pub(super) room: usize,
 }
 
 /// Walks through an answer for a fetch from `offset`.
 ///
 /// The next fetch begins behind the last *batch*: compaction may have taken its last records away,
 /// and a position counted from records would then ask for the same batch for ever.
-pub(super) fn walk(
-    answer: &FetchedPart,
-    offset: i64,
-    check_crcs: bool,
-    read_committed: bool,
-) -> Walk {
+pub(super) fn walk(answer: &FetchedPart, offset: i64, rules: Rules) -> Walk {
     let records = &answer.records;
-    let mut found = Walk { batches: Vec::new(), next: offset, bytes: 0, fault: None };
-    let mut aborted = Aborted::new(if read_committed { &answer.aborted } else { &[] });
+    let mut found = Walk {
+        batches: Vec::new(),
+        next: offset,
+        bytes: 0,
+        epoch: -1,
+        largest: 0,
+        refused: None,
+        fault: None,
+    };
+    let mut aborted = Aborted::new(if rules.read_committed { &answer.aborted } else { &[] });
     let mut at = 0;
     for batch in batches(records) {
         let checked = batch.and_then(|batch| {
-            if check_crcs {
+            if rules.check_crcs {
                 batch.verify_crc()?;
             }
             Ok(batch)
@@ -53,9 +70,17 @@ pub(super) fn walk(
         };
         let len = batch.bytes.len();
         let wanted = batch.header.next_offset() > found.next;
+        found.largest = found.largest.max(len);
         if aborted.shows(&batch) && wanted {
+            if found.bytes.saturating_add(len) > rules.room {
+                found.refused = Some(len);
+                return found;
+            }
             found.batches.push(records.slice(at..at + len));
             found.bytes += len;
+        }
+        if wanted {
+            found.epoch = batch.header.partition_leader_epoch;
         }
         found.next = found.next.max(batch.header.next_offset());
         at += len;

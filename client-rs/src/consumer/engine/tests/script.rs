@@ -19,11 +19,15 @@ use ottla_protocol::messages::offset_commit_response::{
 use ottla_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
 };
+use ottla_protocol::messages::offset_for_leader_epoch_response::{
+    EpochEndOffset, OffsetForLeaderTopicResult,
+};
 use ottla_protocol::messages::{
     FetchRequest, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, JoinGroupRequest,
     JoinGroupResponse, LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse,
     MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse,
-    OffsetFetchRequest, OffsetFetchResponse, SyncGroupResponse, find_coordinator_response,
+    OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, SyncGroupResponse, find_coordinator_response,
 };
 use ottla_protocol::record::{BatchBuilder, BatchSeal, NO_HEADERS};
 use ottla_protocol::{ApiKey, ErrorCode, Message, Records, Uuid, Writer, frame};
@@ -40,11 +44,18 @@ use crate::state::backoff::Random;
 use crate::state::machine::{Answer, Context, Frame, Lane, LinkFault, Machine, Next, Request};
 use crate::state::metadata::Metadata;
 
+/// The topic's id at first.
 const TOPIC_ID: Uuid = Uuid([7; 16]);
 const NODE: i32 = 1;
 
-/// A fetch with its token, version, partitions and offsets.
-type Held = (u64, i16, Vec<(i32, i64)>);
+/// A fetch with its token and version.
+type Held = (u64, i16, Asked);
+
+/// What a fetch asks: partitions, each with its offset and the leader's epoch.
+struct Asked {
+    topic_id: Uuid,
+    rows: Vec<(i32, i64, i32)>,
+}
 
 /// A log of one partition: batches with base offset and next offset.
 type Log = Vec<(i64, i64, Bytes)>;
@@ -62,6 +73,9 @@ pub(super) struct Script {
     pub(super) logs: BTreeMap<i32, Log>,
     pub(super) log_starts: BTreeMap<i32, i64>,
     pub(super) committed: BTreeMap<i32, i64>,
+    /// Of the leader.
+    pub(super) epoch: i32,
+    pub(super) topic_id: Uuid,
     pub(super) generation: i32,
     /// What this member is to read from the next sync on.
     pub(super) share: Vec<i32>,
@@ -109,6 +123,8 @@ impl Script {
             logs: (0..4).map(|index| (index, Vec::new())).collect(),
             log_starts: BTreeMap::new(),
             committed: BTreeMap::new(),
+            epoch: 5,
+            topic_id: TOPIC_ID,
             generation: 0,
             share: vec![0],
             rebalance: false,
@@ -141,7 +157,8 @@ impl Script {
             let value = offset.to_string();
             builder.push(offset, None, Some(value.as_bytes()), NO_HEADERS).unwrap();
         }
-        let seal = BatchSeal { base_offset, partition_leader_epoch: 5, ..BatchSeal::default() };
+        let partition_leader_epoch = self.epoch;
+        let seal = BatchSeal { base_offset, partition_leader_epoch, ..BatchSeal::default() };
         let bytes = builder.finish(&seal).unwrap();
         log.push((base_offset, base_offset + count, bytes));
     }
@@ -269,6 +286,7 @@ impl Script {
             ApiKey::OffsetCommit => self.commit_answer(bytes, version),
             ApiKey::OffsetFetch => self.lookup_answer(bytes, version),
             ApiKey::ListOffsets => self.starts_answer(bytes, version),
+            ApiKey::OffsetForLeaderEpoch => self.epochs_answer(bytes, version),
             ApiKey::Fetch => return self.fetch_answer(bytes, version, request),
             other => panic!("{other} is not in the script"),
         })
@@ -279,14 +297,14 @@ impl Script {
         let row = |partition_index: i32| MetadataResponsePartition {
             partition_index,
             leader_id: NODE,
-            leader_epoch: 5,
+            leader_epoch: self.epoch,
             ..Default::default()
         };
         let topics = request.topics.iter().flatten().map(|topic| {
             let known = topic.name == Some("t");
             MetadataResponseTopic {
                 name: topic.name,
-                topic_id: if known { TOPIC_ID } else { Uuid::ZERO },
+                topic_id: if known { self.topic_id } else { Uuid::ZERO },
                 error_code: if known {
                     ErrorCode::NONE
                 } else {
@@ -364,7 +382,7 @@ impl Script {
             partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
         }
         let topics = vec![OffsetCommitResponseTopic {
-            topic_id: TOPIC_ID,
+            topic_id: self.topic_id,
             partitions,
             ..Default::default()
         }];
@@ -383,7 +401,7 @@ impl Script {
             }
         });
         let topics = vec![OffsetFetchResponseTopics {
-            topic_id: TOPIC_ID,
+            topic_id: self.topic_id,
             partitions: partitions.collect(),
             ..Default::default()
         }];
@@ -407,29 +425,73 @@ impl Script {
         body(&ListOffsetsResponse { topics, ..Default::default() }, version)
     }
 
+    /// Each epoch ends where its last batch does.
+    fn epochs_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<OffsetForLeaderEpochRequest<'_>>(bytes).unwrap();
+        let rows = request.topics.iter().flat_map(|topic| &topic.partitions).map(|row| {
+            self.seen.push(format!("epoch {}:{}", row.partition, row.leader_epoch));
+            let of_epoch = |(_, next, bytes): &(i64, i64, Bytes)| {
+                let epoch = i32::from_be_bytes(bytes[12..16].try_into().unwrap());
+                (epoch <= row.leader_epoch).then_some((epoch, *next))
+            };
+            let log = &self.logs[&row.partition];
+            let (leader_epoch, end_offset) =
+                log.iter().rev().find_map(of_epoch).unwrap_or((-1, -1));
+            EpochEndOffset {
+                partition: row.partition,
+                leader_epoch,
+                end_offset,
+                ..Default::default()
+            }
+        });
+        let topics = vec![OffsetForLeaderTopicResult { topic: "t", partitions: rows.collect() }];
+        body(&OffsetForLeaderEpochResponse { topics, ..Default::default() }, version)
+    }
+
+    /// Another broker's log takes the place of this one: what comes from `offset` on is gone.
+    pub(super) fn elect(&mut self, partition: i32, offset: i64) {
+        self.epoch += 1;
+        self.logs.get_mut(&partition).unwrap().retain(|(base, ..)| *base < offset);
+        self.metadata.request_refresh(self.now);
+    }
+
+    /// The topic is deleted, and made anew without records.
+    pub(super) fn recreate(&mut self) {
+        self.topic_id = Uuid([8; 16]);
+        self.logs.values_mut().for_each(Vec::clear);
+        self.metadata.request_refresh(self.now);
+    }
+
     fn fetch_answer(&mut self, bytes: &[u8], version: i16, request: &Request) -> Option<Bytes> {
         let (_, fetch) = frame::decode_request::<FetchRequest<'_>>(bytes).unwrap();
-        let asked: Vec<(i32, i64)> = fetch
-            .topics
-            .iter()
-            .flat_map(|topic| &topic.partitions)
-            .map(|row| (row.partition, row.fetch_offset))
-            .collect();
+        let rows = fetch.topics.iter().flat_map(|topic| &topic.partitions);
+        let rows = rows.map(|row| (row.partition, row.fetch_offset, row.current_leader_epoch));
+        let topic_id = fetch.topics.first().map_or(Uuid::ZERO, |topic| topic.topic_id);
+        let asked = Asked { topic_id, rows: rows.collect() };
         let lane = if request.lane == Lane::Fetch { "" } else { " spare" };
-        let rows: Vec<String> = asked.iter().map(|(at, offset)| format!("{at}:{offset}")).collect();
-        self.seen.push(format!("fetch {}{lane}", rows.join(" ")));
-        if fetch.max_wait_ms > 0 && !self.has_data(&asked) {
+        let rows = asked.rows.iter().map(|(at, offset, _)| format!("{at}:{offset}"));
+        self.seen.push(format!("fetch {}{lane}", rows.collect::<Vec<_>>().join(" ")));
+        if fetch.max_wait_ms > 0 && !self.has_news(&asked) {
             self.held.push((request.token, version, asked));
             return None;
         }
         Some(self.records(&asked, version))
     }
 
-    fn has_data(&self, asked: &[(i32, i64)]) -> bool {
-        asked.iter().any(|(at, offset)| {
-            self.logs[at].last().is_some_and(|(_, next, _)| next > offset)
-                || self.is_out(*at, *offset)
+    fn has_news(&self, asked: &Asked) -> bool {
+        asked.rows.iter().any(|&(at, offset, epoch)| {
+            self.logs[&at].last().is_some_and(|(_, next, _)| *next > offset)
+                || self.refusal(asked.topic_id, at, offset, epoch).is_error()
         })
+    }
+
+    fn refusal(&self, topic_id: Uuid, partition: i32, offset: i64, epoch: i32) -> ErrorCode {
+        match () {
+            () if topic_id != self.topic_id => ErrorCode::UNKNOWN_TOPIC_ID,
+            () if epoch < self.epoch => ErrorCode::FENCED_LEADER_EPOCH,
+            () if self.is_out(partition, offset) => ErrorCode::OFFSET_OUT_OF_RANGE,
+            () => ErrorCode::NONE,
+        }
     }
 
     fn is_out(&self, partition: i32, offset: i64) -> bool {
@@ -439,25 +501,28 @@ impl Script {
     }
 
     /// One batch a partition, the one that holds the offset.
-    fn records(&self, asked: &[(i32, i64)], version: i16) -> Bytes {
+    fn records(&self, asked: &Asked, version: i16) -> Bytes {
         let mut partitions = Vec::new();
-        for &(partition_index, offset) in asked {
+        for &(partition_index, offset, epoch) in &asked.rows {
             let log = &self.logs[&partition_index];
             let found = log.iter().find(|(_, next, _)| *next > offset);
-            let out = self.is_out(partition_index, offset);
+            let error_code = self.refusal(asked.topic_id, partition_index, offset, epoch);
             partitions.push(PartitionData {
                 partition_index,
-                error_code: if out { ErrorCode::OFFSET_OUT_OF_RANGE } else { ErrorCode::NONE },
+                error_code,
                 high_watermark: log.last().map_or(0, |(_, next, _)| *next),
                 records: match found {
-                    Some((.., bytes)) if !out => Records::Inline(bytes),
+                    Some((.., bytes)) if error_code.is_none() => Records::Inline(bytes),
                     _ => Records::Inline(&[]),
                 },
                 ..Default::default()
             });
         }
-        let responses =
-            vec![FetchableTopicResponse { topic_id: TOPIC_ID, partitions, ..Default::default() }];
+        let responses = vec![FetchableTopicResponse {
+            topic_id: asked.topic_id,
+            partitions,
+            ..Default::default()
+        }];
         body(&FetchResponse { responses, ..Default::default() }, version)
     }
 

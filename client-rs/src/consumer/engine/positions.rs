@@ -1,0 +1,95 @@
+//! Positions that do not hold: a log cut short, a topic made anew, offsets out of range.
+
+use super::group::start;
+use super::{Engine, faults};
+use crate::record::TopicPartition;
+use crate::state::fetcher::{FetchEvent, Start};
+use crate::state::machine::Context;
+use crate::state::offsets::OffsetsEvent;
+
+impl Engine {
+    pub(super) fn handle_fetcher(&mut self, event: FetchEvent, cx: &mut Context<'_>) {
+        match event {
+            FetchEvent::Data(fetched) => self.face.deliver(fetched),
+            FetchEvent::Fault { partition, position, fault } => {
+                let error = faults::fetch(&partition, fault);
+                self.face.fault(&partition, position, error);
+            }
+            FetchEvent::OutOfRange { partition, position, offset } => {
+                self.reset_out_of_range(&partition, position, offset, cx.now_ms);
+            }
+            FetchEvent::Started { partition, position, offset } => {
+                self.face.begin_afresh(&partition, position, offset);
+            }
+            FetchEvent::End { partition, position, high_watermark } => {
+                self.face.set_end(&partition, position, high_watermark);
+            }
+            FetchEvent::Diverged { partition, position, offset, end } => {
+                self.handle_diverged(&partition, position, offset, end);
+            }
+            FetchEvent::Recreated { partition, position } => {
+                self.handle_recreated(&partition, position, cx.now_ms);
+            }
+            FetchEvent::Restarted { partition, reason } => {
+                tracing::warn!(%partition, reason, "nothing fetched for long: fetching anew");
+                self.face.count(|stats| stats.restarts += 1);
+            }
+            FetchEvent::Refresh => cx.metadata.request_refresh(cx.now),
+        }
+    }
+
+    pub(super) fn handle_offsets(&mut self, event: OffsetsEvent, cx: &mut Context<'_>) {
+        match event {
+            OffsetsEvent::Done(id, result) => {
+                if let Some(promise) = self.offsets_found.remove(&id) {
+                    promise.resolve(result);
+                }
+            }
+            OffsetsEvent::Refresh => cx.metadata.request_refresh(cx.now),
+        }
+    }
+
+    /// KIP-320: the new leader's log ends where it should have what was fetched.
+    fn handle_diverged(
+        &mut self,
+        partition: &TopicPartition,
+        position: u64,
+        offset: i64,
+        end: i64,
+    ) {
+        // What is ready may not be in the log any more, so it is fetched again.
+        let Some((next, given)) = self.face.cut(partition, position) else { return };
+        tracing::warn!(%partition, offset, end, "the log was cut short under a new leader");
+        let given = given.unwrap_or(offset);
+        if given <= end {
+            self.face.begin(partition, next, given);
+            return self.fetcher.seek(partition, next, given);
+        }
+        self.face.count(|stats| stats.resets += 1);
+        if start(self.config.reset, 0).is_some() {
+            self.face.begin_afresh(partition, next, end);
+            self.fetcher.seek(partition, next, end);
+        } else {
+            self.fetcher.unplace(partition, next);
+            self.face.fault(partition, next, faults::data_lost(partition, end, given));
+        }
+    }
+
+    /// The topic's name stands for another one now, whose offsets have nothing to do with the old.
+    fn handle_recreated(&mut self, partition: &TopicPartition, position: u64, now_ms: i64) {
+        let Some((next, given)) = self.face.cut(partition, position) else { return };
+        self.face.count(|stats| stats.resets += 1);
+        let start = match start(self.config.reset, now_ms) {
+            // None of the new topic's records was ever skipped.
+            Some(Start::Latest) => Start::Earliest,
+            Some(start) => start,
+            None => {
+                self.fetcher.unplace(partition, next);
+                let error = faults::recreated(partition, given);
+                return self.face.fault(partition, next, error);
+            }
+        };
+        tracing::warn!(%partition, ?start, "the topic was deleted and created anew: starting anew");
+        self.fetcher.seek_start(partition, next, start);
+    }
+}
