@@ -24,6 +24,7 @@ use crate::state::token::{Token, Tokens};
 
 mod faults;
 mod group;
+mod pattern;
 mod positions;
 mod requests;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod tests;
 
 pub(super) use faults::fenced;
 use group::{Closing, Release};
+use pattern::Pattern;
 use requests::Asked;
 
 /// Longest that a failed lookup of committed offsets waits before it is tried again.
@@ -68,6 +70,8 @@ pub(super) struct Engine {
     /// Assigned partitions whose committed offsets are being looked up, with their positions.
     placing: HashMap<LookupId, Vec<(TopicPartition, u64)>>,
     topics: Vec<Arc<str>>,
+    /// What the names of the topics must match, if they are not given one by one.
+    pattern: Option<Pattern>,
     pinned: BTreeSet<Arc<str>>,
     /// Partitions of each topic when it was first heard of; later ones begin at their beginning.
     first_counts: HashMap<Arc<str>, i32>,
@@ -78,6 +82,7 @@ pub(super) struct Engine {
     closed: Arc<Promise<()>>,
     auto_commit_at: Option<Instant>,
     polls_seen: u64,
+    signs_seen: u64,
     was_waiting: bool,
     cluster_seen: u64,
     leaders_seen: u64,
@@ -131,6 +136,7 @@ impl Engine {
             offsets_found: HashMap::default(),
             placing: HashMap::default(),
             topics: Vec::new(),
+            pattern: None,
             pinned: BTreeSet::new(),
             first_counts: HashMap::default(),
             release: None,
@@ -139,6 +145,7 @@ impl Engine {
             closed,
             auto_commit_at: None,
             polls_seen: 0,
+            signs_seen: 0,
             was_waiting: false,
             cluster_seen: 0,
             leaders_seen: 0,
@@ -154,9 +161,10 @@ impl Engine {
     /// What the application did since the last turn.
     fn see_app(&mut self, drained: &Drained, now: Instant) {
         let polled = drained.polls != self.polls_seen;
+        let signed = std::mem::replace(&mut self.signs_seen, drained.signs) != drained.signs;
         if drained.waiting {
             self.membership.handle_app(App::Waiting);
-        } else if polled || self.was_waiting {
+        } else if polled || signed || self.was_waiting {
             self.membership.handle_app(App::Busy { since: now });
         }
         if polled {
@@ -169,7 +177,10 @@ impl Engine {
     fn handle_command(&mut self, command: Command, cx: &mut Context<'_>) {
         match command {
             Command::Subscribe(topics) if self.closing.is_none() => self.subscribe(topics, cx),
-            Command::Subscribe(_) => {}
+            Command::SubscribePattern(pattern) if self.closing.is_none() => {
+                self.subscribe_pattern(pattern, cx);
+            }
+            Command::Subscribe(_) | Command::SubscribePattern(_) => {}
             Command::Seek { partition, position, offset } => {
                 self.fetcher.seek(&partition, position, offset);
             }

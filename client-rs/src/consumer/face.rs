@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use regex::Regex;
+
 use super::batch::Shared;
 use super::promise::Promise;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::commits::Mark;
 use crate::state::fetcher::{Fetched, Start};
@@ -21,14 +23,18 @@ use crate::state::wake::Wake;
 
 mod handing;
 mod places;
+mod rebalance;
 mod take;
 
+use rebalance::Rebalances;
+pub(super) use rebalance::{Change, Rebalance};
 pub(super) use take::{Look, OneRecord, Want, WholeBatch};
 
 /// What the application asks the machine for.
 #[derive(Debug)]
 pub(super) enum Command {
     Subscribe(Vec<Arc<str>>),
+    SubscribePattern(Box<Regex>),
     Seek {
         partition: TopicPartition,
         position: u64,
@@ -80,6 +86,8 @@ pub struct ConsumerStats {
     pub bytes: u64,
     /// Times that partitions were assigned by the group.
     pub rebalances: u64,
+    /// Times that the group was left since no poll came within `max.poll.interval.ms`.
+    pub late_polls: u64,
     /// Bytes fetched ahead and not given out yet.
     pub buffered: usize,
     /// Times that a partition was fetched anew because nothing had come of it for 30 seconds.
@@ -97,6 +105,8 @@ struct Part {
     paused: bool,
     /// Kept over a rebalance, and given out again only if it stays with this member.
     held: bool,
+    /// The application is still to be told that it has it.
+    untold: bool,
     /// A thread makes records of an item just now.
     decoding: bool,
     /// Whether it stands in the ready list.
@@ -113,7 +123,7 @@ struct Part {
 impl Part {
     /// Whether it may be given out from.
     const fn is_open(&self) -> bool {
-        !self.paused && !self.held && !self.decoding
+        !self.paused && !self.held && !self.untold && !self.decoding
     }
 
     fn has_items(&self) -> bool {
@@ -157,6 +167,8 @@ struct Inner {
     faults: VecDeque<Error>,
     /// What every call is answered with from now on.
     ended: Option<Error>,
+    /// The machine does nothing more.
+    over: bool,
     /// What keeps the consumer from getting any partitions.
     obstacle: Option<Error>,
     current: Option<Current>,
@@ -164,10 +176,13 @@ struct Inner {
     finished: HashMap<TopicPartition, Mark>,
     commands: Vec<Command>,
     consumed: Vec<(TopicPartition, u64, usize)>,
+    rebalances: Rebalances,
     refill_below: usize,
     buffered: usize,
     budget: usize,
     polls: u64,
+    /// Signs of life that are no polls.
+    signs: u64,
     /// The machine waits for the application to ask.
     attentive: bool,
     waits: u64,
@@ -192,6 +207,8 @@ pub(super) struct Drained {
     pub(super) commands: Vec<Command>,
     pub(super) consumed: Vec<(TopicPartition, u64, usize)>,
     pub(super) polls: u64,
+    /// Signs of life that are no polls.
+    pub(super) signs: u64,
     /// The application waits for records.
     pub(super) waiting: bool,
 }
@@ -219,6 +236,7 @@ impl Face {
             commands: std::mem::take(&mut inner.commands),
             consumed: std::mem::take(&mut inner.consumed),
             polls: inner.polls,
+            signs: inner.signs,
             waiting: !inner.sleepers.is_empty() || (idle && !inner.is_busy()),
         }
     }
@@ -251,6 +269,7 @@ impl Face {
             position,
             paused: false,
             held: false,
+            untold: false,
             decoding: false,
             listed: false,
             begun: VecDeque::new(),
@@ -268,6 +287,8 @@ impl Face {
         inner.drop_ready(partition);
         inner.parts.remove(partition);
         inner.finished.remove(partition);
+        inner.forget(partition);
+        Self::announce(inner);
     }
 
     /// Gives nothing more of these out, until [`Face::release`] or [`Face::remove`].
@@ -371,6 +392,7 @@ impl Face {
     /// Every call gets this error from now on; the first one to say so counts.
     pub(super) fn end(&self, error: Error) {
         let mut inner = self.lock();
+        inner.over = true;
         inner.ended.get_or_insert(error);
         Self::announce(inner);
     }
@@ -432,7 +454,14 @@ impl Inner {
 
     fn has_something(&self) -> bool {
         let waiting = !self.ready.is_empty() || !self.faults.is_empty() || self.current.is_some();
-        waiting || self.ended.is_some() || self.woken
+        waiting || self.ended.is_some() || self.woken || self.rebalances.is_ready()
+    }
+
+    /// Why a wish is refused. Of a close, what is told of it may still commit what goes.
+    fn refusal(&self) -> Option<&Error> {
+        let closing = |end: &&Error| end.kind() == ErrorKind::Closed && !self.over;
+        let may = self.rebalances.is_running_here();
+        self.ended.as_ref().filter(|end| !(may && closing(end)))
     }
 
     fn is_busy(&self) -> bool {

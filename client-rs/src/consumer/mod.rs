@@ -6,6 +6,7 @@ mod engine;
 mod face;
 mod offsets;
 mod promise;
+mod rebalance;
 mod wire;
 
 use std::fmt;
@@ -21,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::record::TopicPartition;
 use crate::state::guard::lock;
-use crate::state::parker::Sleeper;
+use crate::state::parker::{Parker, Sleeper};
 use crate::state::wake::Wake;
 
 use engine::Engine;
@@ -33,11 +34,14 @@ pub use commit::{Commit, Committed};
 pub use face::ConsumerStats;
 pub use offsets::{OffsetAndTimestamp, OffsetForTime};
 pub use ottla_protocol::record::{Headers, RecordRow, RecordView};
+pub use rebalance::RebalanceListener;
 
 /// How long a close in the background may take when the last handle was dropped.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
 /// What a call waits beyond its time for the reason why it was not enough.
 const SLACK: Duration = Duration::from_millis(50);
+/// Largest size of a pattern of topics once it is compiled.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// Reads topics, sharing their partitions with the other members of its group.
 ///
@@ -72,6 +76,7 @@ struct Own {
     /// Resolved when the machine has ended.
     closed: Arc<Promise<()>>,
     stage: Mutex<Stage>,
+    listener: Mutex<Option<Arc<dyn RebalanceListener>>>,
     /// The process it was made in: threads do not survive a fork.
     process: Process,
 }
@@ -92,7 +97,8 @@ impl Consumer {
         let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
         Process::watch()?;
         let process = Process::current();
-        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, process }) })
+        let listener = Mutex::new(None);
+        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, listener, process }) })
     }
 
     /// Reads these topics, and no others from now on. The group shares out their partitions.
@@ -105,6 +111,22 @@ impl Consumer {
             names.push(Arc::from(topic));
         }
         self.command(Command::Subscribe(names))
+    }
+
+    /// Reads the topics whose whole names match a regular expression, and no others from now on;
+    /// also those that come later, as soon as the metadata tell of them (`metadata.max.age.ms`), and
+    /// a topic that comes later from its beginning. Kafka's internal topics are left out.
+    ///
+    /// The syntax is that of the crate `regex`, which is RE2's but for little. `InvalidGroup` without
+    /// `group.id`; `InvalidArgument` for a pattern that cannot be read, or grows beyond 1 MiB.
+    pub fn subscribe_pattern(&self, pattern: &str) -> Result<(), Error> {
+        let whole = regex::RegexBuilder::new(&format!("^(?:{pattern})$"));
+        let regex = { whole }.size_limit(PATTERN_BYTES_MAX).build().map_err(|fault| {
+            let shown: String = pattern.chars().take(60).collect();
+            let text = format!("`{}` is no pattern of topics", shown.escape_debug());
+            Error::new(ErrorKind::InvalidArgument, text).with_source(fault)
+        })?;
+        self.command(Command::SubscribePattern(Box::new(regex)))
     }
 
     /// Leaves the group, after what is finished was committed, and reads nothing.
@@ -123,13 +145,13 @@ impl Consumer {
     /// group, and unless its class is fatal the next call goes on.
     pub fn poll(&self, timeout: Duration) -> Result<Option<ConsumerRecord>, Error> {
         self.own.process.check()?;
-        self.own.face.take(&OneRecord, timeout)
+        self.own.face.take(&OneRecord, timeout, |rebalance| self.tell(rebalance))
     }
 
     /// The next batch of one partition, of `max.poll.records` at most; else as [`Self::poll`].
     pub fn poll_batch(&self, timeout: Duration) -> Result<Option<Batch>, Error> {
         self.own.process.check()?;
-        self.own.face.take(&self.whole(), timeout)
+        self.own.face.take(&self.whole(), timeout, |rebalance| self.tell(rebalance))
     }
 
     /// The next record, if one is ready.
@@ -181,9 +203,12 @@ impl Consumer {
 
     fn attempt<W: Want>(&self, want: &W) -> Result<Option<W::Taken>, Error> {
         self.own.process.check()?;
-        match self.own.face.look(want, None)? {
-            Look::Found(taken) => Ok(Some(taken)),
-            Look::Nothing | Look::Woken => Ok(None),
+        loop {
+            match self.own.face.look(want, None)? {
+                Look::Found(taken) => return Ok(Some(taken)),
+                Look::Nothing | Look::Woken => return Ok(None),
+                Look::Rebalance(rebalance) => self.tell(&rebalance),
+            }
         }
     }
 
@@ -246,6 +271,12 @@ impl Consumer {
         self.own.face.set_paused(partitions, false)
     }
 
+    /// Tells that the program lives while it works longer on what it was given than
+    /// `max.poll.interval.ms`, which counts anew from here. Unlike a poll it finishes nothing.
+    pub fn keep_alive(&self) {
+        self.own.face.keep_alive();
+    }
+
     /// Ends a call that waits for records in another thread; if none does, the next one.
     pub fn wakeup(&self) {
         self.own.face.wakeup();
@@ -268,11 +299,38 @@ impl Consumer {
         if self.own.closed.is_resolved() {
             return Ok(());
         }
-        let running = self.own.begin_close(timeout);
+        let running = self.begin_close(timeout);
         let Some(handle) = running else { return Ok(()) };
-        let result = self.own.closed.wait(timeout.saturating_add(SLACK), "closing the consumer");
+        let (wait, deadline) = (self.own.face.wait_id(), clock::now().checked_add(timeout));
+        let parker = Parker::current();
+        while !self.own.closed.is_resolved() {
+            // What is being given up is told here, where nothing is polled any more.
+            let sleeper = Sleeper::Thread(Arc::clone(&parker));
+            self.own.closed.wake_too(&sleeper);
+            if let Some(rebalance) = self.own.face.await_rebalance(wait, sleeper) {
+                self.tell(&rebalance);
+                continue;
+            }
+            let left = deadline.map_or(timeout, |at| at.saturating_duration_since(clock::now()));
+            if left.is_zero() {
+                break;
+            }
+            if !self.own.closed.is_resolved() {
+                parker.park(left);
+            }
+        }
+        self.own.face.forget_wait(wait);
+        let result = self.own.closed.wait(SLACK, "closing the consumer");
         handle.wait_ended(SLACK);
         result
+    }
+
+    fn begin_close(&self, timeout: Duration) -> Option<ClientHandle> {
+        if self.own.face.is_telling_here() {
+            // What is told just now would wait for its own end.
+            self.own.face.stop_telling();
+        }
+        self.own.begin_close(timeout)
     }
 
     /// The same for tasks.
@@ -281,13 +339,14 @@ impl Consumer {
         timeout: Duration,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         if let Err(forked) = self.own.process.check() {
-            return promise::Promised(Promise::resolved(Err(forked)));
+            return Closing { consumer: None, closed: Promise::resolved(Err(forked)) };
         }
         let resolved = self.own.closed.is_resolved();
-        if resolved || self.own.begin_close(timeout).is_none() {
-            return promise::Promised(Promise::resolved(Ok(())));
+        if resolved || self.begin_close(timeout).is_none() {
+            return Closing { consumer: None, closed: Promise::resolved(Ok(())) };
         }
-        promise::Promised(Arc::clone(&self.own.closed))
+        let wait = self.own.face.wait_id();
+        Closing { consumer: Some((self.clone(), wait)), closed: Arc::clone(&self.own.closed) }
     }
 
     fn command(&self, command: Command) -> Result<(), Error> {
@@ -357,6 +416,8 @@ impl Drop for Own {
             // Left as it is: its locks may be held for ever.
             std::mem::forget(Arc::clone(&self.face));
         } else if !self.closed.is_resolved() {
+            // Nobody is left to be told.
+            self.face.stop_telling();
             self.begin_close(DROP_DEADLINE);
         }
     }
@@ -377,12 +438,45 @@ impl<W: Want + Unpin> Future for NextOf<W> {
         let face = Arc::clone(&self.own.face);
         let wait = *self.wait.get_or_insert_with(|| face.wait_id());
         face.forget_wait(wait);
-        let sleeper = Sleeper::Task(cx.waker().clone());
-        match face.look(&self.want, Some((wait, sleeper))) {
-            Ok(Look::Found(taken)) => Poll::Ready(Ok(Some(taken))),
-            Ok(Look::Woken) => Poll::Ready(Ok(None)),
-            Ok(Look::Nothing) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
+        loop {
+            let sleeper = Sleeper::Task(cx.waker().clone());
+            match face.look(&self.want, Some((wait, sleeper))) {
+                Ok(Look::Found(taken)) => return Poll::Ready(Ok(Some(taken))),
+                Ok(Look::Woken) => return Poll::Ready(Ok(None)),
+                Ok(Look::Nothing) => return Poll::Pending,
+                Ok(Look::Rebalance(rebalance)) => {
+                    Consumer { own: Arc::clone(&self.own) }.tell(&rebalance);
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+/// A future of a close, which tells what is being given up.
+struct Closing {
+    consumer: Option<(Consumer, u64)>,
+    closed: Arc<Promise<()>>,
+}
+
+impl Future for Closing {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some((consumer, wait)) = &self.consumer {
+            let sleeper = || Sleeper::Task(cx.waker().clone());
+            while let Some(rebalance) = consumer.own.face.await_rebalance(*wait, sleeper()) {
+                consumer.tell(&rebalance);
+            }
+        }
+        Pin::new(&mut promise::Promised(Arc::clone(&self.closed))).poll(cx)
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some((consumer, wait)) = &self.consumer {
+            consumer.own.face.forget_wait(*wait);
         }
     }
 }

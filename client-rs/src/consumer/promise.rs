@@ -60,6 +60,11 @@ impl<T: Clone> Promise<T> {
         }
     }
 
+    /// Has somebody woken by the result who waits for something else as well.
+    pub(super) fn wake_too(&self, sleeper: &Sleeper) {
+        self.get(sleeper);
+    }
+
     /// Waits for the result; `Timeout` names what it was waited for.
     pub(super) fn wait(&self, timeout: Duration, what: &str) -> Result<T, Error> {
         let parker = Parker::current();

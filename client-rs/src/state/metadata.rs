@@ -31,6 +31,10 @@ pub(crate) struct Metadata {
     settings: Settings,
     cluster: Arc<Cluster>,
     wanted: HashMap<Arc<str>, Wanted>,
+    /// Whether all topics are asked about, to know their names.
+    watches: bool,
+    /// The names of all topics but Kafka's own, sorted; `None` before they were told.
+    names: Option<Arc<[Arc<str>]>>,
     /// Since when what is known counts as wrong or too little.
     stale_since: Option<Instant>,
     /// Since when there are topics that no request has named.
@@ -43,6 +47,7 @@ pub(crate) struct Metadata {
     answered_at: Option<Instant>,
     /// The open request.
     open: Option<u64>,
+    open_for_all: bool,
     tokens: u64,
     /// Requests in a row after which something was still missing.
     failures: u32,
@@ -77,12 +82,15 @@ impl Metadata {
             },
             cluster: Arc::default(),
             wanted: HashMap::default(),
+            watches: false,
+            names: None,
             stale_since: None,
             added_since: None,
             mute_until: None,
             retry_at: None,
             answered_at: None,
             open: None,
+            open_for_all: false,
             tokens: 0,
             failures: 0,
             last_error: None,
@@ -97,6 +105,20 @@ impl Metadata {
     /// Why the last request brought nothing.
     pub(crate) const fn last_error(&self) -> Option<&Error> {
         self.last_error.as_ref()
+    }
+
+    /// Asks about all topics from now on, to tell their names, or about those wanted alone.
+    pub(crate) fn watch_names(&mut self, watches: bool, now: Instant) {
+        if watches && !self.watches {
+            self.added_since.get_or_insert(now);
+        }
+        self.watches = watches;
+        self.names = self.names.take().filter(|_| watches);
+    }
+
+    /// The names of all topics but Kafka's own, sorted, if they are watched and were told.
+    pub(crate) fn names(&self) -> Option<Arc<[Arc<str>]>> {
+        self.names.clone()
     }
 
     /// Asks about a topic until it was not wanted again for `metadata.max.idle.ms` (KIP-526).
@@ -178,10 +200,12 @@ impl Metadata {
         self.stale_since = None;
         self.tokens += 1;
         self.open = Some(self.tokens);
+        self.open_for_all = self.watches;
         // Those known least come first, so that a limit cannot hide a topic for ever.
         let mut topics: Vec<_> = self.wanted.keys().cloned().collect();
         topics.sort_by_key(|topic| self.cluster.topic(topic).is_some());
-        if topics.len() > TOPICS_MAX {
+        let all = self.watches;
+        if topics.len() > TOPICS_MAX && !all {
             topics.truncate(TOPICS_MAX);
             self.added_since = Some(now);
         }
@@ -198,7 +222,8 @@ impl Metadata {
                     ..MetadataRequestTopic::default()
                 });
                 frame.put(&MetadataRequest {
-                    topics: Some(named.collect()),
+                    // Null asks for all.
+                    topics: (!all).then(|| named.collect()),
                     allow_auto_topic_creation: create,
                     ..MetadataRequest::default()
                 })
@@ -286,6 +311,13 @@ impl Metadata {
         if brokers.is_empty() {
             let text = "the broker named no broker of its cluster";
             return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::Metadata));
+        }
+        if self.watches && self.open_for_all {
+            let shown = response.topics.iter().filter(|topic| !topic.is_internal);
+            let mut names: Vec<Arc<str>> =
+                shown.filter_map(|topic| topic.name.map(Arc::from)).collect();
+            names.sort();
+            self.names = Some(names.into());
         }
         let mut topics: HashMap<Arc<str>, Arc<Topic>> = HashMap::default();
         for found in &response.topics {

@@ -85,7 +85,17 @@ pub(super) fn recreated(partition: &TopicPartition, read: Option<i64>) -> Error 
 
 pub(super) fn refused(code: ErrorCode, api: &'static str, group: &Arc<str>) -> Error {
     let text = format!("group {group} refuses this consumer at {api}");
-    Error::new(ErrorKind::from_kafka(code), text).with_source(Error::from_kafka(code, None))
+    let error = Error::new(ErrorKind::from_kafka(code), text);
+    let error = error.with_source(Error::from_kafka(code, None));
+    match code {
+        ErrorCode::FENCED_INSTANCE_ID => error.with_hint(
+            "another consumer joined with the same group.instance.id and has taken this one's place",
+        ),
+        ErrorCode::INCONSISTENT_GROUP_PROTOCOL => error.with_hint(
+            "no partition.assignment.strategy of this consumer is known to all members of the group",
+        ),
+        _ => error,
+    }
 }
 
 /// Why no partition can be got now, if the metadata tell.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::{Engine, LOOKUP_PAUSE, faults};
 use crate::config::Reset;
+use crate::consumer::face::Command;
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
@@ -26,6 +27,8 @@ pub(super) struct Release {
 enum Step {
     /// What was given out last is not finished: until the application asks again.
     Waiting,
+    /// The application is being told, and may still commit.
+    Telling { id: u64 },
     /// The last commit is on its way; at this time it is no longer waited for.
     Flushing { until: Instant },
 }
@@ -33,7 +36,7 @@ enum Step {
 impl Release {
     pub(super) const fn until(&self) -> Option<Instant> {
         match self.step {
-            Step::Waiting => None,
+            Step::Waiting | Step::Telling { .. } => None,
             Step::Flushing { until } => Some(until),
         }
     }
@@ -50,6 +53,13 @@ pub(super) struct Closing {
 impl Engine {
     pub(super) fn subscribe(&mut self, topics: Vec<Arc<str>>, cx: &mut Context<'_>) {
         self.first_counts.retain(|topic, _| topics.contains(topic));
+        self.pattern = None;
+        cx.metadata.watch_names(false, cx.now);
+        self.follow(topics, cx);
+    }
+
+    /// Reads these topics from now on.
+    pub(super) fn follow(&mut self, topics: Vec<Arc<str>>, cx: &mut Context<'_>) {
         self.cluster_seen = u64::MAX;
         self.topics.clone_from(&topics);
         self.membership.subscribe(topics, cx.now);
@@ -80,6 +90,7 @@ impl Engine {
             return;
         }
         self.cluster_seen = version;
+        self.match_names(cx);
         self.note_counts(cx.metadata.cluster());
         let Some(led) = self.membership.led_topics() else { return };
         let cluster = cx.metadata.cluster();
@@ -134,6 +145,7 @@ impl Engine {
                      until it does"
                 );
                 self.impatient = true;
+                self.face.count(|stats| stats.late_polls += 1);
             }
             MemberEvent::CoordinatorLost => self.coordinator.handle_lost(cx.now),
             MemberEvent::CoordinatorAlive => self.coordinator.handle_alive(),
@@ -160,9 +172,6 @@ impl Engine {
         self.drop_parts(&gone);
         let fresh: Vec<TopicPartition> =
             partitions.iter().filter(|partition| !kept.contains(partition)).cloned().collect();
-        for partition in &kept {
-            self.face.release(partition);
-        }
         let mut placing = Vec::with_capacity(fresh.len());
         for partition in &fresh {
             let (lease, position) = (self.face.id(), self.face.id());
@@ -170,6 +179,10 @@ impl Engine {
             self.commits.handle_leased(partition, lease);
             self.fetcher.assign(partition.clone(), position, cx.now);
             placing.push((partition.clone(), position));
+        }
+        self.face.tell_assigned(&partitions);
+        for partition in &kept {
+            self.face.release(partition);
         }
         self.face.set_refill_below(self.fetcher.refill_below());
         self.look_up(placing, cx.now);
@@ -283,14 +296,19 @@ impl Engine {
                 if patient && self.face.attend_busy(&release.which) {
                     return false;
                 }
-                if self.config.auto_commit {
-                    let mut finished = self.face.finished();
-                    finished.retain(|(partition, _)| release.which.contains(partition));
-                    self.commits.push(finished);
+                // Who does not ask is told when it is too late.
+                let told =
+                    if self.impatient { None } else { self.face.tell_revoked(&release.which) };
+                match told {
+                    Some(id) => release.step = Step::Telling { id },
+                    None => self.flush(now),
                 }
-                let until = now + self.config.common.request_timeout;
-                let until = self.closing.as_ref().map_or(until, |closing| closing.deadline);
-                release.step = Step::Flushing { until };
+            }
+            Step::Telling { id } => {
+                if !self.impatient && !self.face.is_told(id) {
+                    return false;
+                }
+                self.flush(now);
             }
             Step::Flushing { until } => {
                 if self.commits.is_open(&release.which) && until > now {
@@ -300,6 +318,19 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// Commits what is finished of what is given up.
+    fn flush(&mut self, now: Instant) {
+        let Some(release) = &mut self.release else { return };
+        if self.config.auto_commit {
+            let mut finished = self.face.finished();
+            finished.retain(|(partition, _)| release.which.contains(partition));
+            self.commits.push(finished);
+        }
+        let until = now + self.config.common.request_timeout;
+        let until = self.closing.as_ref().map_or(until, |closing| closing.deadline);
+        release.step = Step::Flushing { until };
     }
 
     fn finish_release(&mut self, leaving: bool, now: Instant) {
@@ -341,6 +372,16 @@ impl Engine {
 
     /// Everyone who waits is told that it is over.
     pub(super) fn end_promises(&mut self, error: &Error) {
+        for command in self.face.drain().commands {
+            match command {
+                Command::Commit { promise: Some(promise), .. } => {
+                    promise.resolve(Err(error.clone()));
+                }
+                Command::Lookup { promise, .. } => promise.resolve(Err(error.clone())),
+                Command::Offsets { promise, .. } => promise.resolve(Err(error.clone())),
+                _ => {}
+            }
+        }
         for (_, promise) in self.promises.drain() {
             promise.resolve(Err(error.clone()));
         }

@@ -1,6 +1,8 @@
 //! Tests of the machine as a whole, in virtual time.
 
 mod cooperative;
+mod listening;
+mod matching;
 mod positions;
 mod script;
 
@@ -327,9 +329,9 @@ fn a_topic_that_does_not_exist_is_told_to_who_waits() {
     script.face.command(Command::Subscribe(vec!["nope".into()])).unwrap();
     script.run();
     let want = crate::consumer::face::OneRecord;
-    assert!(script.face.take(&want, Duration::ZERO).unwrap().is_none(), "not at once");
+    assert!(script.face.take(&want, Duration::ZERO, |_| ()).unwrap().is_none(), "not at once");
     script.pass(Duration::from_secs(2));
-    let error = script.face.take(&want, Duration::ZERO).unwrap_err();
+    let error = script.face.take(&want, Duration::ZERO, |_| ()).unwrap_err();
     assert_eq!((error.kind(), error.topic()), (ErrorKind::UnknownTopic, Some("nope")));
     script.pass(Duration::from_secs(10));
     assert!(script.face.look(&want, None).is_err(), "told once to who waits without an end");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks};
+use super::{Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks, Rebalance};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
 use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
@@ -70,6 +70,8 @@ pub(in crate::consumer) enum Look<T> {
     Nothing,
     /// Another thread wants the call to return.
     Woken,
+    /// To be told first, outside the lock; then look again.
+    Rebalance(Rebalance),
 }
 
 impl Face {
@@ -84,6 +86,11 @@ impl Face {
             self.wake.wake();
         }
         loop {
+            // Of a close, whoever closes is told.
+            let closed = inner.ended.as_ref().is_some_and(|end| end.kind() == ErrorKind::Closed);
+            if !closed && let Some(rebalance) = inner.start_telling() {
+                return Ok(Look::Rebalance(rebalance));
+            }
             if let Some(error) = &inner.ended {
                 return Err(error.clone());
             }
@@ -129,7 +136,7 @@ impl Face {
         if let Some(error) = &inner.ended {
             return Err(error.clone());
         }
-        if inner.current.is_none() || inner.woken {
+        if inner.current.is_none() || inner.woken || inner.rebalances.is_ready() {
             return Ok(None);
         }
         if inner.begin_call() {
@@ -150,16 +157,19 @@ impl Face {
         self.lock().sleepers.retain(|(other, _)| *other != wait);
     }
 
-    /// Takes what is ready, waiting for it if need be. Nothing when the time is over.
+    /// Takes what is ready, waiting for it if need be, and tells of partitions meanwhile. Nothing
+    /// when the time is over.
     pub(in crate::consumer) fn take<W: Want>(
         &self,
         want: &W,
         timeout: Duration,
+        tell: impl Fn(&Rebalance),
     ) -> Result<Option<W::Taken>, Error> {
         match self.look(want, None)? {
             Look::Found(taken) => return Ok(Some(taken)),
             Look::Woken => return Ok(None),
             Look::Nothing => {}
+            Look::Rebalance(rebalance) => tell(&rebalance),
         }
         driver::check_may_wait()?;
         let deadline = clock::now().checked_add(timeout);
@@ -171,6 +181,10 @@ impl Face {
                 Look::Found(taken) => return Ok(Some(taken)),
                 Look::Woken => return Ok(None),
                 Look::Nothing => {}
+                Look::Rebalance(rebalance) => {
+                    tell(&rebalance);
+                    continue;
+                }
             }
             let left = deadline
                 .map_or(timeout, |deadline| deadline.saturating_duration_since(clock::now()));
@@ -186,7 +200,7 @@ impl Face {
     /// Hands a wish to the machine.
     pub(in crate::consumer) fn command(&self, command: Command) -> Result<(), Error> {
         let mut inner = self.lock();
-        if let Some(error) = &inner.ended {
+        if let Some(error) = inner.refusal() {
             return Err(error.clone());
         }
         inner.commands.push(command);
@@ -208,7 +222,7 @@ impl Face {
         offset: i64,
     ) -> Result<(), Error> {
         let mut inner = self.lock();
-        if let Some(error) = &inner.ended {
+        if let Some(error) = inner.refusal() {
             return Err(error.clone());
         }
         if !inner.parts.contains_key(partition) {
@@ -236,7 +250,7 @@ impl Face {
         paused: bool,
     ) -> Result<(), Error> {
         let mut inner = self.lock();
-        if let Some(error) = &inner.ended {
+        if let Some(error) = inner.refusal() {
             return Err(error.clone());
         }
         if let Some(other) = partitions.iter().find(|other| !inner.parts.contains_key(other)) {
@@ -284,6 +298,12 @@ impl Face {
         self.finished()
     }
 
+    /// The application lives, though it does not ask for records.
+    pub(in crate::consumer) fn keep_alive(&self) {
+        let mut inner = self.lock();
+        inner.signs = inner.signs.wrapping_add(1);
+    }
+
     /// Ends a call that waits, or the next one.
     pub(in crate::consumer) fn wakeup(&self) {
         let mut inner = self.lock();
@@ -306,7 +326,7 @@ impl Face {
 
     /// Why no call can be served any more, if so.
     pub(in crate::consumer) fn ended(&self) -> Option<Error> {
-        self.lock().ended.clone()
+        self.lock().refusal().cloned()
     }
 }
 
@@ -419,7 +439,7 @@ impl Inner {
             return Ok(());
         }
         let current = Current { shared, at: 0 };
-        if part.paused || part.held || self.current.is_some() {
+        if part.paused || part.held || part.untold || self.current.is_some() {
             part.begun.push_back(current);
         } else {
             self.current = Some(current);

@@ -210,3 +210,49 @@ fn a_topic_not_used_for_long_is_no_longer_asked_about() {
     assert!(!trial.metadata.wanted.contains_key("orders"));
     assert!(trial.metadata.wanted.contains_key("pinned"));
 }
+
+#[test]
+fn the_names_of_all_topics_are_told_while_they_are_watched() {
+    let mut trial = Trial::new();
+    trial.metadata.pin(&"orders".into(), trial.now);
+    trial.metadata.watch_names(true, trial.now);
+    let request = trial.metadata.poll_request(trial.now).expect("at once");
+    let mut writer = Writer::new();
+    let version = VERSION;
+    let mut frame = super::super::machine::Frame {
+        version,
+        correlation_id: 1,
+        client_id: None,
+        writer: &mut writer,
+    };
+    request.body.encode(&mut frame).unwrap();
+    let bytes = writer.into_bytes();
+    let (_, asked) =
+        ottla_protocol::frame::decode_request::<MetadataRequest<'_>>(&bytes[4..]).unwrap();
+    assert_eq!(asked.topics, None, "null is all");
+    assert_eq!(trial.metadata.names(), None);
+    let topic = |name, is_internal| MetadataResponseTopic {
+        name: Some(name),
+        is_internal,
+        ..MetadataResponseTopic::default()
+    };
+    let response = MetadataResponse {
+        brokers: vec![MetadataResponseBroker {
+            node_id: 1,
+            host: "a",
+            port: 1,
+            ..MetadataResponseBroker::default()
+        }],
+        topics: vec![topic("u", false), topic("__consumer_offsets", true), topic("orders", false)],
+        ..MetadataResponse::default()
+    };
+    let mut writer = Writer::new();
+    ottla_protocol::Message::encode(&response, &mut writer, version).unwrap();
+    let body = Bytes::from(writer.into_bytes());
+    let answer = Answer { version, body, broker: Rc::from("a:1") };
+    assert!(trial.answer(request.token, Ok(answer)));
+    assert_eq!(trial.metadata.names().unwrap()[..], ["orders".into(), "u".into()]);
+    assert!(!trial.metadata.cluster().topics.contains_key("u"), "only what is wanted is kept");
+    trial.metadata.watch_names(false, trial.now);
+    assert_eq!(trial.metadata.names(), None);
+}

@@ -35,11 +35,11 @@ use ottla_protocol::{ApiKey, ErrorCode, Message, Records, Uuid, Writer, frame};
 use super::super::Engine;
 use crate::config::{ConsumerConfig, Options};
 use crate::consumer::batch::Batch;
-use crate::consumer::face::{Command, Face, Look, WholeBatch};
+use crate::consumer::face::{Command, Face, Look, Rebalance, WholeBatch};
 use crate::consumer::promise::Promise;
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
-use crate::state::assignor::{self, Share};
+use crate::state::assignor::{self, Share, Strategy};
 use crate::state::backoff::Random;
 use crate::state::machine::{Answer, Context, Frame, Lane, LinkFault, Machine, Next, Request};
 use crate::state::metadata::Metadata;
@@ -84,10 +84,16 @@ pub(super) struct Script {
     /// The coordinator waits for others before it answers joins.
     pub(super) holds_joins: bool,
     joins: Vec<Request>,
+    /// The topics that the member joined for last.
+    pub(super) joined_for: Vec<String>,
     /// The group has dropped this member.
     pub(super) forgotten: bool,
+    /// The names of all topics, for who asks for all; only `t` has partitions.
+    pub(super) topics: Vec<String>,
     /// What came, in short.
     pub(super) seen: Vec<String>,
+    /// What the application was told of its partitions.
+    pub(super) told: Vec<String>,
     pub(super) ended: bool,
 }
 
@@ -130,8 +136,11 @@ impl Script {
             rebalance: false,
             holds_joins: false,
             joins: Vec::new(),
+            joined_for: Vec::new(),
             forgotten: false,
+            topics: Vec::new(),
             seen: Vec::new(),
+            told: Vec::new(),
             ended: false,
         }
     }
@@ -300,10 +309,15 @@ impl Script {
             leader_epoch: self.epoch,
             ..Default::default()
         };
-        let topics = request.topics.iter().flatten().map(|topic| {
-            let known = topic.name == Some("t");
+        let others = self.topics.iter().map(|name| Some(name.as_str()));
+        let asked: Vec<Option<&str>> = match &request.topics {
+            Some(topics) => topics.iter().map(|topic| topic.name).collect(),
+            None => others.collect(),
+        };
+        let topics = asked.into_iter().map(|name| {
+            let known = name == Some("t");
             MetadataResponseTopic {
-                name: topic.name,
+                name,
                 topic_id: if known { self.topic_id } else { Uuid::ZERO },
                 error_code: if known {
                     ErrorCode::NONE
@@ -338,6 +352,9 @@ impl Script {
     fn join_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
         let (_, request) = frame::decode_request::<JoinGroupRequest<'_>>(bytes).unwrap();
         self.seen.push("join".into());
+        let metadata = request.protocols.first().map_or(&[][..], |protocol| protocol.metadata);
+        let told = assignor::decode_subscription(Strategy::Range, metadata).unwrap();
+        self.joined_for = told.topics.iter().map(ToString::to_string).collect();
         self.generation += 1;
         (self.rebalance, self.forgotten) = (false, false);
         let answer = JoinGroupResponse {
@@ -535,12 +552,29 @@ impl Script {
     }
 
     pub(super) fn take(&mut self, records_max: usize) -> Option<Batch> {
-        let look = self.face.look(&WholeBatch { records_max }, None).unwrap();
-        self.run();
-        match look {
-            Look::Found(batch) => Some(batch),
-            _ => None,
+        loop {
+            let look = self.look(records_max);
+            self.run();
+            match look {
+                Look::Found(batch) => return Some(batch),
+                Look::Rebalance(one) => {
+                    self.note(&one);
+                    self.face.end_telling(one.id);
+                    self.run();
+                }
+                _ => return None,
+            }
         }
+    }
+
+    pub(super) fn look(&self, records_max: usize) -> Look<Batch> {
+        self.face.look(&WholeBatch { records_max }, None).unwrap()
+    }
+
+    /// Writes down what the application was told.
+    pub(super) fn note(&mut self, one: &Rebalance) {
+        let numbers: Vec<i32> = one.partitions.iter().map(|at| at.partition).collect();
+        self.told.push(format!("{:?} {numbers:?}", one.change));
     }
 
     /// The offsets of the next records.

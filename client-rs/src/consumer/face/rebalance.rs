@@ -1,0 +1,223 @@
+//! What the application is told of its partitions as they come and go: one thing at a time, in the
+//! thread that polls.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::thread::{self, ThreadId};
+
+use super::{Face, Inner};
+use crate::record::TopicPartition;
+use crate::state::membership::Which;
+use crate::state::parker::Sleeper;
+
+/// What became of partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::consumer) enum Change {
+    /// They are this consumer's; none of their records is given out before it is told.
+    Assigned,
+    /// They are about to be another's; what is finished may still be committed.
+    Revoked,
+    /// They are another's already.
+    Lost,
+}
+
+/// Something to tell, and how it is named until it is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::consumer) struct Rebalance {
+    pub(in crate::consumer) id: u64,
+    pub(in crate::consumer) change: Change,
+    pub(in crate::consumer) partitions: Vec<TopicPartition>,
+}
+
+/// What is to be told, and what was.
+#[derive(Debug, Default)]
+pub(super) struct Rebalances {
+    /// Somebody wants to be told.
+    listens: bool,
+    /// Never two of one partition that follow each other and come to nothing: see [`Inner::forget`].
+    queue: VecDeque<Rebalance>,
+    running: Option<(Rebalance, ThreadId)>,
+    /// Partitions that the application takes for its own.
+    told: BTreeSet<TopicPartition>,
+}
+
+impl Rebalances {
+    /// Whether something can be told now.
+    pub(super) fn is_ready(&self) -> bool {
+        self.running.is_none() && !self.queue.is_empty()
+    }
+
+    /// Whether this thread is being told something just now.
+    pub(super) fn is_running_here(&self) -> bool {
+        let here = thread::current().id();
+        self.running.as_ref().is_some_and(|(_, thread)| *thread == here)
+    }
+
+    /// Whether the application will take a partition for its own when all is told.
+    fn will_have(&self, partition: &TopicPartition) -> bool {
+        let last = self.queue.iter().rev().find(|one| one.partitions.contains(partition));
+        match last {
+            Some(one) => one.change == Change::Assigned,
+            None => self.told.contains(partition),
+        }
+    }
+
+    /// Whether it is still to be told that a partition came.
+    fn awaits(&self, partition: &TopicPartition) -> bool {
+        let queue = self.queue.iter();
+        let mut assigned = queue.filter(|one| one.change == Change::Assigned);
+        assigned.any(|one| one.partitions.contains(partition))
+    }
+}
+
+impl Face {
+    /// Tells of partitions from now on; those that are there count as told.
+    pub(in crate::consumer) fn listen(&self) {
+        let mut inner = self.lock();
+        if !inner.rebalances.listens {
+            inner.rebalances.told = inner.parts.keys().cloned().collect();
+            inner.rebalances.listens = true;
+        }
+    }
+
+    /// Tells nothing more, and does not wait for what is being told.
+    pub(in crate::consumer) fn stop_telling(&self) {
+        let mut inner = self.lock();
+        inner.rebalances = Rebalances::default();
+        let mut open = Vec::new();
+        for (partition, part) in &mut inner.parts {
+            part.untold = false;
+            open.push(partition.clone());
+        }
+        for partition in &open {
+            inner.list(partition);
+        }
+        Self::announce(inner);
+        self.wake.wake();
+    }
+
+    /// Whether this thread is being told something just now.
+    pub(in crate::consumer) fn is_telling_here(&self) -> bool {
+        self.lock().rebalances.is_running_here()
+    }
+
+    /// Has the application told that these came, before it is given anything of them.
+    pub(in crate::consumer) fn tell_assigned(&self, partitions: &[TopicPartition]) {
+        let mut inner = self.lock();
+        if !inner.rebalances.listens {
+            return;
+        }
+        let fresh = |partition: &&TopicPartition| !inner.rebalances.will_have(partition);
+        let fresh: Vec<TopicPartition> = partitions.iter().filter(fresh).cloned().collect();
+        for partition in &fresh {
+            if let Some(part) = inner.parts.get_mut(partition) {
+                part.untold = true;
+            }
+        }
+        inner.tell(Change::Assigned, fresh);
+        Self::announce(inner);
+    }
+
+    /// Has the application told that these go. Under which name that stands; nothing if it never
+    /// heard of them.
+    pub(in crate::consumer) fn tell_revoked(&self, which: &Which) -> Option<u64> {
+        let mut inner = self.lock();
+        let rebalances = &mut inner.rebalances;
+        for one in rebalances.queue.iter_mut().filter(|one| one.change == Change::Assigned) {
+            one.partitions.retain(|partition| !which.contains(partition));
+        }
+        rebalances.queue.retain(|one| !one.partitions.is_empty());
+        let told = rebalances.told.iter();
+        let goes = |at: &&TopicPartition| which.contains(at) && rebalances.will_have(at);
+        let going = told.filter(goes).cloned().collect();
+        let running = rebalances.running.as_ref().map(|(one, _)| one);
+        let mut before = running.into_iter().chain(&rebalances.queue).rev();
+        let before = before.find(|one| one.change == Change::Revoked).map(|one| one.id);
+        let id = inner.tell(Change::Revoked, going).or(before);
+        Self::announce(inner);
+        id
+    }
+
+    /// Whether that was told, or need not be any more.
+    pub(in crate::consumer) fn is_told(&self, id: u64) -> bool {
+        let inner = self.lock();
+        let running = inner.rebalances.running.as_ref().map(|(one, _)| one);
+        !running.into_iter().chain(&inner.rebalances.queue).any(|one| one.id == id)
+    }
+
+    /// The next thing to tell, or a sleeper's place under the number of its wait.
+    pub(in crate::consumer) fn await_rebalance(
+        &self,
+        wait: u64,
+        sleeper: Sleeper,
+    ) -> Option<Rebalance> {
+        let mut inner = self.lock();
+        let started = inner.start_telling();
+        inner.sleepers.retain(|(other, _)| *other != wait);
+        if started.is_none() {
+            inner.sleepers.push((wait, sleeper));
+        }
+        started
+    }
+
+    /// It was told.
+    pub(in crate::consumer) fn end_telling(&self, id: u64) {
+        let mut inner = self.lock();
+        let running = inner.rebalances.running.take_if(|(one, _)| one.id == id);
+        let Some((one, _)) = running else { return };
+        if one.change == Change::Assigned {
+            for partition in &one.partitions {
+                let again = inner.rebalances.awaits(partition);
+                if let Some(part) = inner.parts.get_mut(partition).filter(|_| !again) {
+                    part.untold = false;
+                }
+                inner.list(partition);
+            }
+        }
+        Self::announce(inner);
+        self.wake.wake();
+    }
+}
+
+impl Inner {
+    fn tell(&mut self, change: Change, partitions: Vec<TopicPartition>) -> Option<u64> {
+        if partitions.is_empty() {
+            return None;
+        }
+        let id = self.id();
+        self.rebalances.queue.push_back(Rebalance { id, change, partitions });
+        Some(id)
+    }
+
+    /// A partition is gone: what was to be told of it is not, but that.
+    pub(super) fn forget(&mut self, partition: &TopicPartition) {
+        for one in &mut self.rebalances.queue {
+            one.partitions.retain(|other| other != partition);
+        }
+        self.rebalances.queue.retain(|one| !one.partitions.is_empty());
+        if !self.rebalances.told.contains(partition) {
+            return;
+        }
+        match self.rebalances.queue.back_mut() {
+            Some(last) if last.change == Change::Lost => last.partitions.push(partition.clone()),
+            _ => {
+                self.tell(Change::Lost, vec![partition.clone()]);
+            }
+        }
+    }
+
+    /// The next thing to tell, from now on being told.
+    pub(super) fn start_telling(&mut self) -> Option<Rebalance> {
+        if self.rebalances.running.is_some() {
+            return None;
+        }
+        let one = self.rebalances.queue.pop_front()?;
+        for partition in &one.partitions {
+            match one.change {
+                Change::Assigned => self.rebalances.told.insert(partition.clone()),
+                Change::Revoked | Change::Lost => self.rebalances.told.remove(partition),
+            };
+        }
+        self.rebalances.running = Some((one.clone(), thread::current().id()));
+        Some(one)
+    }
+}
