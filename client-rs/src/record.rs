@@ -45,12 +45,14 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// A record with null key, null value and no headers.
+    #[inline]
     pub const fn to(topic: &'a str) -> Self {
         Self { topic, partition: None, key: None, value: None, headers: &[], timestamp: None }
     }
 
     /// The same with this key.
     #[must_use]
+    #[inline]
     pub fn key(mut self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.key = Some(key.as_ref());
         self
@@ -58,6 +60,7 @@ impl<'a> Record<'a> {
 
     /// The same with this value.
     #[must_use]
+    #[inline]
     pub fn value(mut self, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.value = Some(value.as_ref());
         self
@@ -65,6 +68,7 @@ impl<'a> Record<'a> {
 
     /// The same with these headers.
     #[must_use]
+    #[inline]
     pub const fn headers(mut self, headers: &'a [Header<'a>]) -> Self {
         self.headers = headers;
         self
@@ -72,6 +76,7 @@ impl<'a> Record<'a> {
 
     /// The same for this partition.
     #[must_use]
+    #[inline]
     pub const fn partition(mut self, partition: i32) -> Self {
         self.partition = Some(partition);
         self
@@ -79,6 +84,7 @@ impl<'a> Record<'a> {
 
     /// The same with this time, in milliseconds since the epoch.
     #[must_use]
+    #[inline]
     pub const fn timestamp(mut self, millis: i64) -> Self {
         self.timestamp = Some(millis);
         self

@@ -24,8 +24,9 @@ pub struct Sent {
 }
 
 impl Sent {
-    pub(crate) fn of(batch: &Arc<Completion>, index: u32) -> Self {
-        Self { batch: Arc::clone(batch), index, task: None }
+    #[inline]
+    pub(crate) const fn of(batch: Arc<Completion>, index: u32) -> Self {
+        Self { batch, index, task: None }
     }
 
     /// The number of its batch in this producer.
@@ -148,7 +149,7 @@ impl SentMany {
     /// The token of the record at `index`, or why it was not taken; `None` past the last.
     pub fn sent(&self, index: usize) -> Option<Result<Sent, Error>> {
         let place = self.place(index)?;
-        Some(place.map(|(batch, index)| Sent::of(batch, index)))
+        Some(place.map(|(batch, index)| Sent::of(Arc::clone(batch), index)))
     }
 
     /// What became of the record at `index`; `None` if that is not known, or past the last.

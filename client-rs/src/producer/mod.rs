@@ -22,7 +22,6 @@ use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind, Outcome};
 use crate::process::Process;
 use crate::record::Record;
-use crate::state::accumulator::batch::Manners;
 use crate::state::accumulator::memory::{Chunk, Place};
 use crate::state::accumulator::{Accumulator, AppendError, Moment};
 use crate::state::completion::Completion;
@@ -127,19 +126,19 @@ impl Producer {
     /// `InvalidPartition`, `Closed`. After an error nothing was kept of the record.
     pub fn send(&self, record: &Record<'_>) -> Result<Sent, Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
-        let mut sent = None;
-        let keep = &mut |batch: &Arc<Completion>, index| sent = Some(Sent::of(batch, index));
+        let (mut batch, mut index) = (None, 0);
+        let keep = &mut |its: &Arc<Completion>, at| (batch, index) = (Some(Arc::clone(its)), at);
         self.send_by(record, now_ms, &mut None, keep)?;
-        sent.ok_or_else(lost)
+        Ok(Sent::of(batch.ok_or_else(lost)?, index))
     }
 
     /// Sends a record if there is room for it now; `BufferFull` if not, or if others wait for room
     /// that came before.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let mut sent = None;
-        let keep = &mut |batch: &Arc<Completion>, index| sent = Some(Sent::of(batch, index));
+        let (mut batch, mut index) = (None, 0);
+        let keep = &mut |its: &Arc<Completion>, at| (batch, index) = (Some(Arc::clone(its)), at);
         self.try_send_by(record, keep)?;
-        sent.ok_or_else(lost)
+        Ok(Sent::of(batch.ok_or_else(lost)?, index))
     }
 
     /// Sends records in order, and tells of each what became of it: one that is refused does not
@@ -163,7 +162,7 @@ impl Producer {
         let now_ms = clock::now_ms();
         for (taken, record) in records.iter().enumerate() {
             let keep = &mut |batch: &Arc<Completion>, index| sent.push(batch, index);
-            match self.append(record, now_ms, self.room_left(), keep) {
+            match self.append(record, now_ms, &mut self.room_left(), keep) {
                 Ok(()) => {}
                 Err(AppendError::Failed(error)) => sent.push_refused(error),
                 Err(AppendError::Memory(_)) => return taken,
@@ -198,8 +197,8 @@ impl Producer {
 
     /// The chunk that a wait in [`Producer::room`] was granted, if its sender has not taken it yet.
     #[inline]
-    fn room_left(&self) -> (Option<Chunk>, Manners) {
-        (self.inner.face.memory.take_left(), Manners::Queue)
+    fn room_left(&self) -> Option<Chunk> {
+        self.inner.face.memory.take_left()
     }
 
     #[inline]
@@ -207,7 +206,7 @@ impl Producer {
         &self,
         record: &Record<'_>,
         now_ms: i64,
-        memory: (Option<Chunk>, Manners),
+        granted: &mut Option<Chunk>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), AppendError> {
         if !self.inner.process.is_current() {
@@ -217,7 +216,7 @@ impl Producer {
             self.start().map_err(AppendError::Failed)?;
         }
         let moment = Moment { now_ms, clock: clock::now };
-        self.inner.face.append(record, moment, memory, keep)
+        self.inner.face.append(record, moment, granted, keep)
     }
 
     /// Sends a record if there is room for it now.
@@ -227,7 +226,7 @@ impl Producer {
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
-        self.append(record, now_ms, self.room_left(), keep).map_err(|error| match error {
+        self.append(record, now_ms, &mut self.room_left(), keep).map_err(|error| match error {
             AppendError::Memory(_) => self.full("there is no room for the record now"),
             AppendError::Failed(error) => error,
         })
@@ -242,7 +241,7 @@ impl Producer {
         deadline: &mut Option<Instant>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), Error> {
-        match self.append(record, now_ms, (None, Manners::Queue), keep) {
+        match self.append(record, now_ms, &mut None, keep) {
             Ok(()) => Ok(()),
             Err(AppendError::Failed(error)) => Err(error),
             Err(AppendError::Memory(bytes)) => self.send_late(record, bytes, deadline, keep),
@@ -261,10 +260,9 @@ impl Producer {
         let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
         let mut place = self.inner.face.memory.queue(bytes, None);
         loop {
-            let chunk = self.wait_for_room(&place, by)?;
+            let mut chunk = Some(self.wait_for_room(&place, by)?);
             // It is sent now, and not when it began to wait.
-            let memory = (Some(chunk), Manners::Queue);
-            match self.append(record, clock::now_ms(), memory, keep) {
+            match self.append(record, clock::now_ms(), &mut chunk, keep) {
                 Ok(()) => return Ok(()),
                 Err(AppendError::Failed(error)) => return Err(error),
                 // Its topic has become known meanwhile, or the record needs more than was thought.

@@ -41,8 +41,9 @@ pub(crate) struct Room<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     /// `batch.size`.
     pub(crate) batch_bytes: usize,
-    /// A chunk that the caller waited for.
-    pub(crate) granted: Option<Chunk>,
+    /// A chunk that the caller waited for. It stays with the caller until it is taken: to hand it on
+    /// costs every record the moving of one that as a rule is not there.
+    pub(crate) granted: &'a mut Option<Chunk>,
     /// How it stands to others who want memory.
     pub(crate) manners: Manners,
 }
@@ -166,7 +167,7 @@ mod tests {
     fn a_batch_is_full_at_its_size_and_takes_one_larger_record_alone() {
         let memory = Memory::new(1 << 20);
         let mut room =
-            Room { memory: &memory, batch_bytes: 203, granted: None, manners: Manners::Queue };
+            Room { memory: &memory, batch_bytes: 203, granted: &mut None, manners: Manners::Queue };
         let open = || OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let mut batch = open();
         let value = [7; 60];
@@ -189,7 +190,7 @@ mod tests {
         let memory = Memory::new(1 << 20);
         let batch_bytes = 256 * 1024;
         let mut room =
-            Room { memory: &memory, batch_bytes, granted: None, manners: Manners::Queue };
+            Room { memory: &memory, batch_bytes, granted: &mut None, manners: Manners::Queue };
         let mut batch = OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let value = [7; 1000];
         let record = Record::to("t").value(&value);
@@ -202,8 +203,12 @@ mod tests {
     #[test]
     fn without_room_for_a_large_chunk_a_small_one_will_do() {
         let memory = Memory::new(3 * CHUNK_MIN);
-        let mut room =
-            Room { memory: &memory, batch_bytes: 1 << 20, granted: None, manners: Manners::Queue };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes: 1 << 20,
+            granted: &mut None,
+            manners: Manners::Queue,
+        };
         let mut batch = OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let value = [7; 10_000];
         let record = Record::to("t").value(&value);

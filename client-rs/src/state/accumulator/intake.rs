@@ -101,7 +101,8 @@ impl Accumulator {
     ) -> (Arc<Completion>, u32) {
         let mut token = None;
         // The staged chunk is given up next, so the budget is passed for a moment at most.
-        let mut room = self.room(None, Manners::Force);
+        let mut nothing = None;
+        let mut room = self.room(&mut nothing, Manners::Force);
         let keep = &mut |batch: &Arc<Completion>, index| token = Some((Arc::clone(batch), index));
         let timed = (record, record.timestamp.unwrap_or(-1));
         // A partitioner of the program's own runs here on the client's thread, which must go on.

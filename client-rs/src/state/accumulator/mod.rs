@@ -135,14 +135,14 @@ impl Accumulator {
         &self,
         record: &Record<'_>,
         moment: Moment,
-        (granted, manners): (Option<Chunk>, Manners),
+        granted: &mut Option<Chunk>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), AppendError> {
         if self.refusing.load(Ordering::Relaxed) {
             return Err(AppendError::Failed(self.refusal()));
         }
         self.check_size(record).map_err(AppendError::Failed)?;
-        let mut room = self.room(granted, manners);
+        let mut room = self.room(granted, Manners::Queue);
         loop {
             let known = self.recent.with(&self.topics, record.topic, |topic| {
                 self.append_known(topic, record, moment, &mut room, keep)
@@ -156,7 +156,7 @@ impl Accumulator {
         }
     }
 
-    const fn room(&self, granted: Option<Chunk>, manners: Manners) -> Room<'_> {
+    const fn room<'a>(&'a self, granted: &'a mut Option<Chunk>, manners: Manners) -> Room<'a> {
         Room { memory: &self.memory, batch_bytes: self.batch_bytes, granted, manners }
     }
 

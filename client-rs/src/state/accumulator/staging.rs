@@ -133,8 +133,12 @@ mod tests {
     #[test]
     fn staged_records_come_back_as_they_went_in() {
         let memory = Memory::new(1 << 20);
-        let mut room =
-            Room { memory: &memory, batch_bytes: 1000, granted: None, manners: Manners::Queue };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes: 1000,
+            granted: &mut None,
+            manners: Manners::Queue,
+        };
         let mut staged = Staged::new(Completion::staged(1, &"t".into()), Instant::now());
         let headers = [Header::new("a", b""), Header { key: "a", value: None }];
         let large = vec![9; 20_000];

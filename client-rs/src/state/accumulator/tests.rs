@@ -29,7 +29,7 @@ fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, u32
     let moment = Moment { now_ms: 1000, clock: Instant::now };
     let mut token = None;
     let keep = &mut |batch: &Arc<Completion>, index| token = Some((Arc::clone(batch), index));
-    face.append(record, moment, (None, Manners::Queue), keep)?;
+    face.append(record, moment, &mut None, keep)?;
     Ok(token.expect("a record that was taken has a place"))
 }
 

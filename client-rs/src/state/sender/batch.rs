@@ -220,7 +220,7 @@ impl Batch {
                 let mut room = Room {
                     memory,
                     batch_bytes: usize::MAX,
-                    granted: None,
+                    granted: &mut None,
                     manners: Manners::Force,
                 };
                 let index: Result<u32, Refusal> = open.append(&again, record.timestamp, &mut room);

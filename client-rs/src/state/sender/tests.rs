@@ -22,7 +22,6 @@ use crate::config::Options;
 use crate::error::Outcome;
 use crate::record::{Delivery, Record};
 use crate::state::accumulator::Moment;
-use crate::state::accumulator::batch::Manners;
 use crate::state::backoff::Random;
 use crate::state::completion::Completion;
 use crate::state::machine::{Answer, Frame, Job, LinkFault, Request, Target};
@@ -280,7 +279,7 @@ fn append(face: &Accumulator, now: Instant, partition: i32, value: &str) -> Toke
         token = Some(Token(Arc::clone(batch), index));
     };
     let moment = Moment { now_ms: 77, clock: || NOW.get().unwrap() };
-    face.append(&record, moment, (None, Manners::Queue), keep).unwrap();
+    face.append(&record, moment, &mut None, keep).unwrap();
     token.expect("a record that was taken has a place")
 }
 

@@ -54,7 +54,7 @@ impl Trial {
         let mut room = Room {
             memory: &self.memory,
             batch_bytes: usize::MAX,
-            granted: None,
+            granted: &mut None,
             manners: Manners::Force,
         };
         for number in 0..records {

@@ -11,7 +11,7 @@ fn send(trial: &Trial, value: &str) -> u64 {
     let keep = &mut |completion: &Arc<Completion>, _| batch = completion.id();
     let moment = Moment { now_ms: 77, clock: || NOW.get().unwrap() };
     NOW.set(Some(trial.now));
-    trial.face.append(&record, moment, (None, Manners::Queue), keep).unwrap();
+    trial.face.append(&record, moment, &mut None, keep).unwrap();
     batch
 }
 

@@ -43,23 +43,31 @@ fn main() -> Outcome {
 struct Stretch {
     begin: Instant,
     used: f64,
+    /// What this thread uses of it.
+    used_here: f64,
 }
 
 impl Stretch {
     fn begin() -> Self {
-        Self { begin: now(), used: cpu() }
+        Self {
+            begin: now(),
+            used: cpu(ClockId::ProcessCPUTime),
+            used_here: cpu(ClockId::ThreadCPUTime),
+        }
     }
 
     /// Prints what it came to.
     fn end(&self, what: &str) {
-        let (seconds, used) = (self.begin.elapsed().as_secs_f64(), cpu() - self.used);
-        println!("{what} seconds={seconds:.4} cpu={used:.4}");
+        let seconds = self.begin.elapsed().as_secs_f64();
+        let used = cpu(ClockId::ProcessCPUTime) - self.used;
+        let here = cpu(ClockId::ThreadCPUTime) - self.used_here;
+        println!("{what} seconds={seconds:.4} cpu={used:.4} thread={here:.4}");
     }
 }
 
-/// CPU time of this process so far, in seconds.
-fn cpu() -> f64 {
-    let used = clock_gettime(ClockId::ProcessCPUTime);
+/// CPU time of this process or thread so far, in seconds.
+fn cpu(clock: ClockId) -> f64 {
+    let used = clock_gettime(clock);
     let seconds = u64::try_from(used.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(used.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanoseconds).as_secs_f64()

@@ -36,7 +36,7 @@ fn send_for(
         for _ in 0..CHUNK {
             let mut record = Record::to(topic).value(values.next());
             if !own {
-                record = record.partition(turn);
+                record.partition = Some(turn);
                 turn = if turn + 1 < partitions { turn + 1 } else { 0 };
             }
             producer.send(&record)?;
