@@ -36,8 +36,8 @@ pub mod sim {
 
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{
-    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, OffsetAndTimestamp,
-    OffsetForTime, Piece, RebalanceListener, RecordRow, RecordView,
+    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, OffsetAndMetadata,
+    OffsetAndTimestamp, OffsetForTime, Piece, RebalanceListener, RecordRow, RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use process::Process;

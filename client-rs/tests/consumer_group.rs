@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ottla::{Batch, Commit, Consumer, ErrorKind, Options, Producer, Record, TopicPartition};
+use ottla::{
+    Batch, Commit, Consumer, ErrorKind, OffsetAndMetadata, Options, Producer, Record,
+    TopicPartition,
+};
 use ottla_broker::{Broker, BrokerConfig};
 
 /// Far longer than anything here takes.
@@ -390,5 +393,66 @@ fn a_hook_tells_that_records_are_ready() {
         }
     }
     assert_eq!(count, 10);
+    consumer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn offsets_are_committed_with_what_the_program_keeps_beside_them() {
+    let broker = broker("t", 2);
+    produce(&broker, "t", 2, 0..20);
+    let consumer = member(&broker, "t", &[("enable.auto.commit", "false")]);
+    read(&consumer, 20);
+    let place = |index| TopicPartition::new("t", index);
+    let named = |offset, leader_epoch, metadata: &str| OffsetAndMetadata {
+        offset,
+        leader_epoch,
+        metadata: metadata.to_owned(),
+    };
+    let offsets = [(place(0), named(7, Some(0), "half way")), (place(1), named(3, None, ""))];
+    consumer.commit(Commit::OffsetsAndMetadata(&offsets), LIMIT).unwrap();
+    let asked = [place(1), place(0)];
+    let found = consumer.committed_with_metadata(&asked, LIMIT).unwrap();
+    assert_eq!(found[0], (place(1), Some(named(3, None, ""))));
+    assert_eq!(found[1], (place(0), Some(named(7, Some(0), "half way"))));
+    // Back is allowed, since it is the program's word.
+    consumer.commit(Commit::Offsets(&[(place(0), 5)]), LIMIT).unwrap();
+    let found = consumer.committed_with_metadata(&[place(0)], LIMIT).unwrap();
+    assert_eq!(found[0].1, Some(OffsetAndMetadata::new(5)), "the text went with its offset");
+    for (offset, bytes, kind) in [
+        (-1, 0, ErrorKind::InvalidArgument),
+        (0, 32_768, ErrorKind::InvalidArgument),
+        (0, 4_097, ErrorKind::InvalidGroup),
+    ] {
+        let text = "x".repeat(bytes);
+        let refused = [(place(0), named(offset, None, &text))];
+        let error = consumer.commit(Commit::OffsetsAndMetadata(&refused), LIMIT).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    let full = [(place(0), named(6, None, &"x".repeat(4_096)))];
+    consumer.commit(Commit::OffsetsAndMetadata(&full), LIMIT).unwrap();
+    let other = [(TopicPartition::new("u", 0), OffsetAndMetadata::new(1))];
+    let error = consumer.commit(Commit::OffsetsAndMetadata(&other), LIMIT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitFenced);
+    consumer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn a_consumer_of_a_pattern_reads_topics_that_come_later() {
+    let broker = broker("orders-1", 1);
+    broker.create_topic("other", 1).unwrap();
+    let set = [("group.id", "g"), ("auto.offset.reset", "earliest")];
+    let options = options(&broker, &set).set("metadata.max.age.ms", "50").unwrap();
+    let consumer = Consumer::new(&options).unwrap();
+    let error = consumer.subscribe_pattern("orders-(").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    consumer.subscribe_pattern("orders-.*").unwrap();
+    produce(&broker, "other", 1, 0..5);
+    produce(&broker, "orders-1", 1, 0..5);
+    assert_eq!(read(&consumer, 5), [0, 1, 2, 3, 4]);
+    broker.create_topic("orders-2", 1).unwrap();
+    produce(&broker, "orders-2", 1, 10..15);
+    assert_eq!(read(&consumer, 5), [10, 11, 12, 13, 14]);
+    let has: Vec<String> = consumer.assignment().iter().map(ToString::to_string).collect();
+    assert_eq!(has, ["orders-1-0", "orders-2-0"], "a pattern is of whole names");
     consumer.close(LIMIT).unwrap();
 }

@@ -218,18 +218,25 @@ impl Service {
     }
 
     /// Asks it to end (SIGTERM) and waits for that; past the limit it is killed, a failure.
-    pub(crate) fn stop(mut self, limit: Duration) -> Done<ExitStatus> {
+    pub(crate) fn stop(self, limit: Duration) -> Done<ExitStatus> {
+        if let Some(group) = &self.group {
+            group.signal(Signal::TERM);
+        }
+        self.wait(limit)
+    }
+
+    /// Waits until it ends; past the limit it is killed, a failure.
+    pub(crate) fn wait(mut self, limit: Duration) -> Done<ExitStatus> {
         let Some(group) = self.group.take() else {
             return Err(format!("{} was stopped before", self.shown).into());
         };
-        group.signal(Signal::TERM);
         let in_time = group.wait(limit)?;
         drop(group);
         let status = self.child.wait().doing("cannot wait for a child")?;
         if in_time {
             return Ok(status);
         }
-        Err(format!("{} did not stop within {} s", self.shown, limit.as_secs()).into())
+        Err(format!("{} did not end within {} s", self.shown, limit.as_secs()).into())
     }
 }
 

@@ -126,7 +126,14 @@ impl Shared {
             None => self.get(index).map_or(self.next, |record| record.offset),
         };
         let leader_epoch = last.map_or(-1, |last| self.leader_epoch(last));
-        Mark { lease: self.lease, jump: self.position, offset, leader_epoch, by_hand: false }
+        Mark {
+            lease: self.lease,
+            jump: self.position,
+            offset,
+            leader_epoch,
+            by_hand: false,
+            metadata: None,
+        }
     }
 
     /// The offset of the record at `index`, or where to read on behind all of them.

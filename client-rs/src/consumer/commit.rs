@@ -11,6 +11,7 @@ use super::{Batch, Consumer, ConsumerRecord, SLACK};
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
+use crate::state::lookups;
 
 /// What to commit.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +25,31 @@ pub enum Commit<'a> {
     Record(&'a ConsumerRecord),
     /// For each partition the offset from which to read on.
     Offsets(&'a [(TopicPartition, i64)]),
+    /// The same with what is kept beside it.
+    OffsetsAndMetadata(&'a [(TopicPartition, OffsetAndMetadata)]),
 }
+
+/// An offset to read on from, with what a group keeps beside it; Kafka: `OffsetAndMetadata`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OffsetAndMetadata {
+    /// The offset of the next record to read.
+    pub offset: i64,
+    /// The leader epoch of the record before it, if it is known (KIP-320).
+    pub leader_epoch: Option<i32>,
+    /// A text of the program's own. Brokers take 4,096 bytes unless they are told otherwise
+    /// (`offset.metadata.max.bytes`), and no client can send more than 32,767.
+    pub metadata: String,
+}
+
+impl OffsetAndMetadata {
+    /// An offset with nothing beside it.
+    pub fn new(offset: i64) -> Self {
+        Self { offset, ..Self::default() }
+    }
+}
+
+/// Longest text that every version of a commit can carry.
+const METADATA_BYTES_MAX: usize = 32_767;
 
 /// A partition with the offset that the group has committed for it, if any.
 pub type Committed = (TopicPartition, Option<i64>);
@@ -88,11 +113,11 @@ impl Consumer {
         let (partition, lease, mark) = match what {
             Commit::Finished => return Ok(face.finish()),
             Commit::Offsets(offsets) => {
-                if let Some((partition, offset)) = offsets.iter().find(|(_, offset)| *offset < 0) {
-                    let text = format!("{offset} is no offset of {partition}");
-                    return Err(Error::new(ErrorKind::InvalidArgument, text));
-                }
-                return face.marks_by_hand(offsets).map_err(|partition| fenced(&[partition]));
+                let plain = |offset: &i64| OffsetAndMetadata::new(*offset);
+                return self.marks_by_hand(offsets.iter().map(|(at, offset)| (at, plain(offset))));
+            }
+            Commit::OffsetsAndMetadata(offsets) => {
+                return self.marks_by_hand(offsets.iter().map(|(at, named)| (at, named.clone())));
             }
             Commit::Batch(batch) => (batch.topic_partition(), batch.shared.lease, batch.mark()),
             Commit::Record(record) => {
@@ -105,6 +130,25 @@ impl Consumer {
         Ok(vec![(partition.clone(), mark)])
     }
 
+    fn marks_by_hand<'a>(
+        &self,
+        offsets: impl Iterator<Item = (&'a TopicPartition, OffsetAndMetadata)> + Clone,
+    ) -> Result<Marks, Error> {
+        for (partition, named) in offsets.clone() {
+            let fault = if named.offset < 0 {
+                format!("{} is no offset of {partition}", named.offset)
+            } else if named.metadata.len() > METADATA_BYTES_MAX {
+                let bytes = named.metadata.len();
+                format!("{bytes} bytes of metadata for {partition}: {METADATA_BYTES_MAX} at most")
+            } else {
+                continue;
+            };
+            return Err(Error::new(ErrorKind::InvalidArgument, fault));
+        }
+        let marks = self.own.face.marks_by_hand(offsets);
+        marks.map_err(|partition| fenced(&[partition]))
+    }
+
     /// What the group has committed for these partitions, in their order.
     pub fn committed(
         &self,
@@ -115,6 +159,24 @@ impl Consumer {
         let what = "looking committed offsets up";
         let found = promise.wait(timeout.saturating_add(SLACK), what)?;
         Ok(in_order(partitions, &found))
+    }
+
+    /// The same, with what is kept beside each offset.
+    pub fn committed_with_metadata(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<(TopicPartition, Option<OffsetAndMetadata>)>, Error> {
+        let promise = self.begin_lookup(partitions, timeout)?;
+        let what = "looking committed offsets up";
+        let found = promise.wait(timeout.saturating_add(SLACK), what)?;
+        let named = |committed: &lookups::Committed| OffsetAndMetadata {
+            offset: committed.offset,
+            leader_epoch: Some(committed.leader_epoch).filter(|&epoch| epoch >= 0),
+            metadata: committed.metadata.as_deref().unwrap_or_default().to_owned(),
+        };
+        let of = |at: &TopicPartition| found.get(at).and_then(Option::as_ref).map(named);
+        Ok(partitions.iter().map(|partition| (partition.clone(), of(partition))).collect())
     }
 
     /// The same for tasks, within `default.api.timeout.ms`.
@@ -147,7 +209,7 @@ impl Consumer {
 
 fn in_order(partitions: &[TopicPartition], found: &CommittedOffsets) -> Vec<Committed> {
     let offset = |partition: &TopicPartition| {
-        found.get(partition).copied().flatten().map(|committed| committed.offset)
+        found.get(partition).and_then(Option::as_ref).map(|committed| committed.offset)
     };
     partitions.iter().map(|partition| (partition.clone(), offset(partition))).collect()
 }

@@ -324,7 +324,14 @@ impl Face {
         let Some(part) = inner.part(partition, position) else { return };
         part.next = Some(offset);
         let lease = part.lease;
-        let mark = Mark { lease, jump: position, offset, leader_epoch: -1, by_hand: false };
+        let mark = Mark {
+            lease,
+            jump: position,
+            offset,
+            leader_epoch: -1,
+            by_hand: false,
+            metadata: None,
+        };
         inner.finished.insert(partition.clone(), mark);
     }
 
@@ -420,7 +427,7 @@ impl Face {
     pub(super) fn finished(&self) -> Marks {
         let mut inner = self.lock();
         inner.note_finished();
-        inner.finished.iter().map(|(partition, mark)| (partition.clone(), *mark)).collect()
+        inner.finished.iter().map(|(partition, mark)| (partition.clone(), mark.clone())).collect()
     }
 
     /// Wakes who waits if something is ready.

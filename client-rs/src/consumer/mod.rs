@@ -30,7 +30,7 @@ use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
 use promise::Promise;
 
 pub use batch::{Batch, ConsumerRecord, Piece};
-pub use commit::{Commit, Committed};
+pub use commit::{Commit, Committed, OffsetAndMetadata};
 pub use face::ConsumerStats;
 pub use offsets::{OffsetAndTimestamp, OffsetForTime};
 pub use ottla_protocol::record::{Headers, RecordRow, RecordView};

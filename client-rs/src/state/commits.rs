@@ -1,6 +1,7 @@
 //! Committing offsets: one request at a time, the newer in the place of the older, never back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
@@ -16,7 +17,7 @@ use crate::state::hash::HashMap;
 mod tests;
 
 /// Where the reading of a partition has come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Which spell of owning the partition it belongs to.
     pub(crate) lease: u64,
@@ -28,6 +29,8 @@ pub(crate) struct Mark {
     pub(crate) leader_epoch: i32,
     /// Whether the application named the offset itself, so that it may go back.
     pub(crate) by_hand: bool,
+    /// What the application keeps beside it.
+    pub(crate) metadata: Option<Arc<str>>,
 }
 
 impl Mark {
@@ -180,16 +183,16 @@ impl Commits {
 
     fn add(&mut self, partition: TopicPartition, mark: Mark, id: Option<CommitId>) {
         let row = Row { mark, heard_by: id.into_iter().collect() };
-        if self.leases.get(&partition) != Some(&mark.lease) {
+        if self.leases.get(&partition) != Some(&row.mark.lease) {
             return self.lost(&partition, row);
         }
         if !self.waiting.contains_key(&partition) {
             let sent = self.in_flight.as_mut().and_then(|sent| sent.rows.get_mut(&partition));
-            if let Some(sent) = sent.filter(|sent| sent.mark.covers(&mark)) {
+            if let Some(sent) = sent.filter(|sent| sent.mark.covers(&row.mark)) {
                 sent.heard_by.extend(row.heard_by);
                 return;
             }
-            if self.committed.get(&partition).is_some_and(|done| done.covers(&mark)) {
+            if self.committed.get(&partition).is_some_and(|done| done.covers(&row.mark)) {
                 return self.resolve(&partition, row, None);
             }
         }
@@ -231,7 +234,8 @@ impl Commits {
             return None;
         }
         let rows = std::mem::take(&mut self.waiting);
-        let marks = rows.iter().map(|(partition, row)| (partition.clone(), row.mark)).collect();
+        let marks =
+            rows.iter().map(|(partition, row)| (partition.clone(), row.mark.clone())).collect();
         let token = tokens.next();
         self.in_flight = Some(InFlight { token, generation: identity.generation, rows });
         self.retry_at = None;
@@ -282,7 +286,7 @@ impl Commits {
         match code {
             ErrorCode::NONE => {
                 if self.leases.get(&partition) == Some(&row.mark.lease) {
-                    self.committed.insert(partition.clone(), row.mark);
+                    self.committed.insert(partition.clone(), row.mark.clone());
                 }
                 return self.resolve(&partition, row, None);
             }

@@ -1,6 +1,7 @@
 //! Asking the coordinator which offsets are committed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
@@ -12,11 +13,13 @@ use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
 /// An offset as the coordinator keeps it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Committed {
     pub(crate) offset: i64,
     /// −1 if unknown.
     pub(crate) leader_epoch: i32,
+    /// What was kept beside it.
+    pub(crate) metadata: Option<Arc<str>>,
 }
 
 /// An OffsetFetch answer.

@@ -4,6 +4,7 @@ mod clients;
 mod codecs;
 mod confluent;
 mod diff;
+mod groups;
 mod kafka;
 mod kcat;
 mod log;
@@ -32,6 +33,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),
+    ("groups", groups::on_either_broker),
     ("codecs", codecs::everywhere),
     ("log", log::both_ways),
 ];

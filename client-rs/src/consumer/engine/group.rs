@@ -233,10 +233,9 @@ impl Engine {
             }
         };
         for (partition, position) in parts {
-            match found.get(&partition).copied().flatten() {
-                Some(committed) => {
-                    self.face.begin(&partition, position, committed.offset);
-                    let Committed { offset, leader_epoch } = committed;
+            match found.get(&partition).and_then(Option::as_ref) {
+                Some(&Committed { offset, leader_epoch, .. }) => {
+                    self.face.begin(&partition, position, offset);
                     self.fetcher.place(&partition, position, offset, leader_epoch);
                 }
                 None => self.reset(&partition, position, cx.now_ms),

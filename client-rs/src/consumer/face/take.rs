@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks, Rebalance};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
+use crate::consumer::commit::OffsetAndMetadata;
 use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
@@ -234,7 +235,14 @@ impl Face {
         part.position = position;
         part.next = Some(offset);
         let lease = part.lease;
-        let mark = Mark { lease, jump: position, offset, leader_epoch: -1, by_hand: false };
+        let mark = Mark {
+            lease,
+            jump: position,
+            offset,
+            leader_epoch: -1,
+            by_hand: false,
+            metadata: None,
+        };
         inner.finished.insert(partition.clone(), mark);
         let partition = partition.clone();
         inner.commands.push(Command::Seek { partition, position, offset });
@@ -278,18 +286,25 @@ impl Face {
     }
 
     /// Marks of offsets that the application names itself, or the first that is not its own.
-    pub(in crate::consumer) fn marks_by_hand(
+    pub(in crate::consumer) fn marks_by_hand<'a>(
         &self,
-        offsets: &[(TopicPartition, i64)],
+        offsets: impl IntoIterator<Item = (&'a TopicPartition, OffsetAndMetadata)>,
     ) -> Result<Marks, TopicPartition> {
         let inner = self.lock();
-        let mark = |(partition, offset): &(TopicPartition, i64)| {
+        let mark = |(partition, named): (&TopicPartition, OffsetAndMetadata)| {
             let part = inner.parts.get(partition).ok_or_else(|| partition.clone())?;
-            let (lease, jump) = (part.lease, part.position);
-            let (offset, leader_epoch) = (*offset, -1);
-            Ok((partition.clone(), Mark { lease, jump, offset, leader_epoch, by_hand: true }))
+            let metadata = (!named.metadata.is_empty()).then(|| Arc::from(named.metadata));
+            let mark = Mark {
+                lease: part.lease,
+                jump: part.position,
+                offset: named.offset,
+                leader_epoch: named.leader_epoch.unwrap_or(-1),
+                by_hand: true,
+                metadata,
+            };
+            Ok((partition.clone(), mark))
         };
-        offsets.iter().map(mark).collect()
+        offsets.into_iter().map(mark).collect()
     }
 
     /// Counts what was given out as finished, and tells where that stands.

@@ -20,7 +20,7 @@ use ottla_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use ottla_protocol::messages::offset_for_leader_epoch_response::OffsetForLeaderEpochResponse;
-use ottla_protocol::{ApiKey, Uuid};
+use ottla_protocol::{ApiKey, ErrorCode, Uuid};
 
 use super::{GroupNames, by_topic, millis};
 use crate::error::Error;
@@ -91,7 +91,7 @@ pub(in crate::consumer) fn commit(
                     partition_index: *partition,
                     committed_offset: mark.offset,
                     committed_leader_epoch: mark.leader_epoch,
-                    committed_metadata: Some(""),
+                    committed_metadata: Some(mark.metadata.as_deref().unwrap_or_default()),
                 })
                 .collect(),
         });
@@ -179,26 +179,31 @@ pub(in crate::consumer) fn looked_up(
         for topic in &response.topics {
             let Some(name) = ids.name(topic.name, Uuid::ZERO) else { continue };
             partitions.extend(topic.partitions.iter().map(|row| {
-                let partition = TopicPartition::new(Arc::clone(name), row.partition_index);
-                let leader_epoch = row.committed_leader_epoch;
-                (
-                    partition,
-                    Committed { offset: row.committed_offset, leader_epoch },
-                    row.error_code,
-                )
+                let found = (row.committed_offset, row.committed_leader_epoch, row.metadata);
+                (TopicPartition::new(Arc::clone(name), row.partition_index), found, row.error_code)
             }));
         }
+        let partitions = partitions.into_iter().map(committed_row).collect();
         return Ok(LookupAnswer { error: response.error_code, partitions });
     };
     for topic in &group.topics {
         let Some(name) = ids.name(topic.name, topic.topic_id) else { continue };
         partitions.extend(topic.partitions.iter().map(|row| {
-            let partition = TopicPartition::new(Arc::clone(name), row.partition_index);
-            let leader_epoch = row.committed_leader_epoch;
-            (partition, Committed { offset: row.committed_offset, leader_epoch }, row.error_code)
+            let found = (row.committed_offset, row.committed_leader_epoch, row.metadata);
+            (TopicPartition::new(Arc::clone(name), row.partition_index), found, row.error_code)
         }));
     }
+    let partitions = partitions.into_iter().map(committed_row).collect();
     Ok(LookupAnswer { error: group.error_code, partitions })
+}
+
+/// A partition with its offset, leader epoch and metadata, and its error.
+type FoundRow<'a> = (TopicPartition, (i64, i32, Option<&'a str>), ErrorCode);
+
+fn committed_row((partition, found, code): FoundRow<'_>) -> (TopicPartition, Committed, ErrorCode) {
+    let (offset, leader_epoch, metadata) = found;
+    let metadata = metadata.filter(|text| !text.is_empty()).map(Arc::from);
+    (partition, Committed { offset, leader_epoch, metadata }, code)
 }
 
 pub(in crate::consumer) fn starts(ask: StartAsk, timeout: Duration) -> Box<dyn Body> {

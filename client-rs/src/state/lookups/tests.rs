@@ -27,7 +27,7 @@ impl Bench {
 
     fn answer(&mut self, token: Token, error: ErrorCode, rows: &[(i32, i64, ErrorCode)]) {
         let row = |&(index, offset, code): &(i32, i64, ErrorCode)| {
-            (part(index), Committed { offset, leader_epoch: 3 }, code)
+            (part(index), Committed { offset, leader_epoch: 3, metadata: None }, code)
         };
         let partitions = rows.iter().map(row).collect();
         self.lookups.handle_answer(token, Ok(LookupAnswer { error, partitions }), self.now);
@@ -55,7 +55,7 @@ fn what_is_committed_is_found_and_what_is_not_is_none() {
     let (id, result) = bench.done().unwrap();
     let found = result.unwrap();
     assert_eq!(id, 1);
-    assert_eq!(found[&part(0)], Some(Committed { offset: 42, leader_epoch: 3 }));
+    assert_eq!(found[&part(0)], Some(Committed { offset: 42, leader_epoch: 3, metadata: None }));
     assert_eq!(found[&part(1)], None);
     assert!(!bench.lookups.wants_coordinator());
 }

@@ -2,12 +2,15 @@
 //!
 //! `interop_client HOST:PORT produce TOPIC [option=value …] < LINES` sends each line and prints how
 //! many were delivered; `interop_client HOST:PORT consume TOPIC GROUP COUNT` reads that many as a
-//! member of the group, commits them, and prints them.
+//! member of the group, commits them, and prints them; `interop_client HOST:PORT member GROUP TOPIC
+//! STRATEGY STOP` prints `has 0 1 2` when its partitions change and `read VALUE` for each record, and
+//! closes once the file STOP exists.
 #![allow(clippy::print_stdout, reason = "printing is its purpose")]
 
 use std::collections::HashSet;
 use std::error::Error;
 use std::io::BufRead;
+use std::path::Path;
 use std::time::Duration;
 
 use ottla::{Commit, Consumer, Options, Producer, Record};
@@ -26,8 +29,12 @@ fn main() -> Outcome {
         [bootstrap, "consume", topic, group, count] => {
             consume(bootstrap, topic, group, count.parse()?)
         }
+        [bootstrap, "member", group, topic, strategy, stop] => {
+            member(bootstrap, group, topic, strategy, Path::new(stop))
+        }
         _ => Err("usage: interop_client HOST:PORT produce TOPIC [option=value ...] | \
-                  HOST:PORT consume TOPIC GROUP COUNT"
+                  HOST:PORT consume TOPIC GROUP COUNT | \
+                  HOST:PORT member GROUP TOPIC STRATEGY STOP"
             .into()),
     }
 }
@@ -75,6 +82,36 @@ fn consume(bootstrap: &str, topic: &str, group: &str, count: usize) -> Outcome {
     if let Some(more) = consumer.poll_batch(QUIET)? {
         return Err(format!("{} records more than expected", more.len()).into());
     }
+    consumer.close(LIMIT)?;
+    Ok(())
+}
+
+fn member(bootstrap: &str, group: &str, topic: &str, strategy: &str, stop: &Path) -> Outcome {
+    let options = Options::new()
+        .set("bootstrap.servers", bootstrap)?
+        .set("group.id", group)?
+        .set("partition.assignment.strategy", strategy)?
+        .set("auto.offset.reset", "earliest")?
+        .set("heartbeat.interval.ms", "200")?
+        .set("session.timeout.ms", "10000")?;
+    let consumer = Consumer::new(&options)?;
+    consumer.subscribe(&[topic])?;
+    let mut before = None;
+    while !stop.exists() {
+        if let Some(batch) = consumer.poll_batch(Duration::from_millis(50))? {
+            for record in batch.records() {
+                println!("read {}", String::from_utf8_lossy(record.value.unwrap_or_default()));
+            }
+        }
+        let has: Vec<String> =
+            consumer.assignment().iter().map(|has| has.partition.to_string()).collect();
+        if before.as_ref() != Some(&has) {
+            println!("has {}", has.join(" "));
+            before = Some(has);
+        }
+    }
+    // All that was read is printed, and so finished.
+    consumer.commit(Commit::Finished, LIMIT)?;
     consumer.close(LIMIT)?;
     Ok(())
 }
