@@ -106,11 +106,20 @@ export interface CommonOptions {
   'metadata.max.idle.ms'?: number
   /**
    * Whether asking about an unknown topic may create it, if the broker allows that too. True for
-   * producers, false for consumers. Not set by default.
+   * producers, false for consumers and admin clients. Not set by default.
    */
   allowAutoCreateTopics?: boolean
   /** The same as `allowAutoCreateTopics`. */
   'allow.auto.create.topics'?: boolean
+  /**
+   * Longest time of a call that was given no timeout of its own, its retries included. Producers go
+   * by max.block.ms and delivery.timeout.ms. Default 60000 ms; from 1 to 2147483647.
+   */
+  apiTimeout?: number
+  /** The same as `apiTimeout`. */
+  defaultApiTimeoutMs?: number
+  /** The same as `apiTimeout`. */
+  'default.api.timeout.ms'?: number
 }
 
 /** Options of producers. */
@@ -400,13 +409,4 @@ export interface ConsumerOptions extends CommonOptions {
   clientRack?: string
   /** The same as `clientRack`. */
   'client.rack'?: string
-  /**
-   * Longest time of a call that was given no timeout of its own. Default 60000 ms; from 1 to
-   * 2147483647.
-   */
-  apiTimeout?: number
-  /** The same as `apiTimeout`. */
-  defaultApiTimeoutMs?: number
-  /** The same as `apiTimeout`. */
-  'default.api.timeout.ms'?: number
 }

@@ -16,6 +16,7 @@
 //!
 //! Clients bring their own thread; futures of theirs run under any executor.
 
+mod admin;
 mod config;
 mod consumer;
 mod driver;
@@ -23,6 +24,7 @@ mod error;
 pub mod log;
 mod process;
 mod producer;
+mod promise;
 mod record;
 mod serial;
 mod state;
@@ -34,12 +36,23 @@ pub mod sim {
     pub use crate::driver::sim::{Connecting, Entered, SimNetwork, SimStream, enter};
 }
 
+pub use admin::{
+    Admin, AdminStats, AlterConfigOp, Call, ChangeOptions, ClassicGroupDescription,
+    ClusterDescription, ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource,
+    ConfigSynonym, ConfigType, CreatedTopic, DeletedRecords, DescribeClusterOptions,
+    DescribeConfigsOptions, EpochEndOffset, GroupListing, GroupListings, GroupOffsets,
+    GroupOffsetsOptions, IsolationLevel, ListGroupsOptions, ListOffsetsOptions,
+    ListOffsetsResultInfo, LogDirDescription, MemberDescription, NewPartitions, NewTopic, Node,
+    OffsetAndMetadata, OffsetSpec, Pending, ProducerState, ReplicaInfo, Results, TopicDescription,
+    TopicListing, TopicPartitionInfo,
+};
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{
     Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, OffsetAndMetadata,
     OffsetAndTimestamp, OffsetForTime, Piece, RebalanceListener, RecordRow, RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
+pub use ottla_protocol::Uuid;
 pub use process::Process;
 pub use producer::{
     Callbacks, Close, Failure, Flush, Partitioner, Partitions, Producer, ProducerStats, Room, Sent,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::error::{Error, ErrorKind};
+
 /// A header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
@@ -124,4 +126,16 @@ impl std::fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.topic, self.partition)
     }
+}
+
+/// Kafka's rule for topic names.
+pub(crate) fn check_topic(topic: &str) -> Result<(), Error> {
+    let letters = topic.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if letters && (1..=249).contains(&topic.len()) && topic != "." && topic != ".." {
+        return Ok(());
+    }
+    let shown: String = topic.chars().take(60).collect();
+    let text = format!("`{}` cannot be the name of a topic", shown.escape_debug());
+    Err(Error::new(ErrorKind::InvalidTopic, text)
+        .with_hint("1 to 249 letters, digits, dots, underscores and hyphens"))
 }

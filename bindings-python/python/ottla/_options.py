@@ -69,8 +69,13 @@ class CommonOptions(TypedDict, total=False):
     metadata_max_idle_ms: int
 
     #: Whether asking about an unknown topic may create it, if the broker allows that too. True for
-    #: producers, false for consumers. Not set by default.
+    #: producers, false for consumers and admin clients. Not set by default.
     allow_auto_create_topics: bool
+
+    #: Longest time of a call that was given no timeout of its own, its retries included. Producers
+    #: go by max.block.ms and delivery.timeout.ms. Default 60000 ms; from 1 to 2147483647.
+    api_timeout: int
+    default_api_timeout_ms: int
 
 
 class ProducerOptions(CommonOptions, total=False):
@@ -240,8 +245,3 @@ class ConsumerOptions(CommonOptions, total=False):
 
     #: Where this client stands, so that a near replica can be read (KIP-392). Default: empty.
     client_rack: str
-
-    #: Longest time of a call that was given no timeout of its own. Default 60000 ms; from 1 to
-    #: 2147483647.
-    api_timeout: int
-    default_api_timeout_ms: int

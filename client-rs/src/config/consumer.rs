@@ -69,9 +69,9 @@ pub(crate) struct ConsumerConfig {
 }
 
 impl ConsumerConfig {
-    /// From the options; those that are only for producers are passed over with a log line.
+    /// From the options; those of other kinds of clients are passed over with a log line.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
-        note_foreign(options, OptionScope::Producer);
+        note_foreign(options, OptionScope::Consumer);
         let config = Self {
             common: CommonConfig::new(options, false)?,
             group: text_if_any(options, "group.id"),

@@ -1,5 +1,6 @@
 //! Options: one table of names, types, defaults and texts, and the values a program has set.
 
+mod admin;
 mod consumer;
 mod duration;
 mod options;
@@ -11,6 +12,7 @@ mod tests;
 pub use options::Options;
 pub use table::{OPTIONS, OptionRow, OptionScope, OptionType};
 
+pub(crate) use admin::AdminConfig;
 pub(crate) use consumer::{ConsumerConfig, Reset};
 pub(crate) use options::Address;
 pub(crate) use resolved::{CommonConfig, ProducerConfig};

@@ -124,10 +124,10 @@ const BATCHES_REMEMBERED: usize = 5;
 impl ProducerConfig {
     /// From the options.
     ///
-    /// Options that are only for consumers are passed over with a log line, since programs share
-    /// one set between their clients.
+    /// Options of other kinds of clients are passed over with a log line, since programs share one
+    /// set between their clients.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
-        note_foreign(options, OptionScope::Consumer);
+        note_foreign(options, OptionScope::Producer);
         let acks = match options.text("acks")? {
             "0" => Acks::None,
             "1" => Acks::Leader,
@@ -169,9 +169,14 @@ impl ProducerConfig {
 }
 
 /// Logs the options set that are for another kind of client.
-pub(crate) fn note_foreign(options: &Options, foreign: OptionScope) {
-    for row in options.rows().filter(|row| row.scope == foreign) {
-        tracing::warn!(option = row.kafka, scope = foreign.name(), "option is not for this client");
+pub(crate) fn note_foreign(options: &Options, own: OptionScope) {
+    let ours = [OptionScope::Common, own];
+    for row in options.rows().filter(|row| !ours.contains(&row.scope)) {
+        tracing::warn!(
+            option = row.kafka,
+            scope = row.scope.name(),
+            "option is not for this client"
+        );
     }
 }
 

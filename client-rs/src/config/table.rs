@@ -10,6 +10,8 @@ pub enum OptionScope {
     Producer,
     /// Consumers.
     Consumer,
+    /// Admin clients.
+    Admin,
 }
 
 impl OptionScope {
@@ -19,6 +21,7 @@ impl OptionScope {
             Self::Common => "common",
             Self::Producer => "producer",
             Self::Consumer => "consumer",
+            Self::Admin => "admin",
         }
     }
 }
@@ -111,7 +114,7 @@ pub struct OptionRow {
     pub doc: &'static str,
 }
 
-use OptionScope::{Common, Consumer, Producer};
+use OptionScope::{Admin, Common, Consumer, Producer};
 use OptionType::{Bool, Bytes, Choice, Int, List, Millis, Reset, Text};
 
 const INT_MAX: i64 = 2_147_483_647;
@@ -164,7 +167,9 @@ pub static OPTIONS: &[OptionRow] = &[
     row(Common, "metadata.max.idle.ms", "metadata_max_idle", millis(5000), Some("300000"),
         "A topic not used for so long is no longer asked about."),
     row(Common, "allow.auto.create.topics", "allow_auto_create_topics", Bool, None,
-        "Whether asking about an unknown topic may create it, if the broker allows that too. True for producers, false for consumers."),
+        "Whether asking about an unknown topic may create it, if the broker allows that too. True for producers, false for consumers and admin clients."),
+    row(Common, "default.api.timeout.ms", "api_timeout", millis(1), Some("60000"),
+        "Longest time of a call that was given no timeout of its own, its retries included. Producers go by max.block.ms and delivery.timeout.ms."),
     row(Producer, "acks", "acks", Choice(&["all", "-1", "0", "1"]), Some("all"),
         "Who must have a record before it counts as delivered: all in-sync replicas, the leader alone (1), or nobody (0)."),
     row(Producer, "enable.idempotence", "idempotence", Bool, None,
@@ -237,6 +242,6 @@ pub static OPTIONS: &[OptionRow] = &[
         "Whether the checksum of each fetched batch is verified."),
     row(Consumer, "client.rack", "client_rack", Text, Some(""),
         "Where this client stands, so that a near replica can be read (KIP-392)."),
-    row(Consumer, "default.api.timeout.ms", "api_timeout", millis(1), Some("60000"),
-        "Longest time of a call that was given no timeout of its own."),
+    row(Admin, "admin.calls.max", "admin_calls_max", Int { min: 1, max: 1_000_000 }, Some("1000"),
+        "Calls of an admin client that are open at a time; one more is refused with BufferFull."),
 ];

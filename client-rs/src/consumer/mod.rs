@@ -5,7 +5,6 @@ mod commit;
 mod engine;
 mod face;
 mod offsets;
-mod promise;
 mod rebalance;
 mod wire;
 
@@ -20,14 +19,14 @@ use crate::config::{ConsumerConfig, Options};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
-use crate::record::TopicPartition;
+use crate::promise::{self, Promise};
+use crate::record::{TopicPartition, check_topic};
 use crate::state::guard::lock;
 use crate::state::parker::{Parker, Sleeper};
 use crate::state::wake::Wake;
 
 use engine::Engine;
 use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
-use promise::Promise;
 
 pub use batch::{Batch, ConsumerRecord, Piece};
 pub use commit::{Commit, Committed, OffsetAndMetadata};
@@ -487,16 +486,4 @@ impl<W> Drop for NextOf<W> {
             self.own.face.forget_wait(wait);
         }
     }
-}
-
-/// Kafka's rule for topic names.
-fn check_topic(topic: &str) -> Result<(), Error> {
-    let letters = topic.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    if letters && (1..=249).contains(&topic.len()) && topic != "." && topic != ".." {
-        return Ok(());
-    }
-    let shown: String = topic.chars().take(60).collect();
-    let text = format!("`{}` cannot be the name of a topic", shown.escape_debug());
-    Err(Error::new(ErrorKind::InvalidTopic, text)
-        .with_hint("1 to 249 letters, digits, dots, underscores and hyphens"))
 }

@@ -15,6 +15,8 @@ pub(crate) struct Cluster {
     pub(crate) version: u64,
     /// The cluster's id, if it has told one.
     pub(crate) id: Option<String>,
+    /// The broker that takes what only a controller may do, if one was named.
+    pub(crate) controller: Option<i32>,
     /// Where each broker listens.
     pub(crate) brokers: BTreeMap<i32, Address>,
     /// The topics asked about.

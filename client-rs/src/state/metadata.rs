@@ -102,6 +102,11 @@ impl Metadata {
         &self.cluster
     }
 
+    /// When the cluster last answered.
+    pub(crate) const fn answered_at(&self) -> Option<Instant> {
+        self.answered_at
+    }
+
     /// Why the last request brought nothing.
     pub(crate) const fn last_error(&self) -> Option<&Error> {
         self.last_error.as_ref()
@@ -337,6 +342,7 @@ impl Metadata {
         self.cluster = Arc::new(Cluster {
             version: self.cluster.version + 1,
             id: response.cluster_id.map(str::to_owned).or_else(|| self.cluster.id.clone()),
+            controller: Some(response.controller_id).filter(|id| brokers.contains_key(id)),
             brokers,
             topics,
         });

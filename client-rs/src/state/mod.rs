@@ -3,6 +3,7 @@
 //! Nothing here opens a socket, reads a clock or starts a thread.
 
 pub(crate) mod accumulator;
+pub(crate) mod admin;
 pub(crate) mod assignor;
 pub(crate) mod backoff;
 pub(crate) mod cluster;

@@ -14,9 +14,12 @@ pub(super) fn options(tables: &Tables) -> String {
          in Python also with underscores, in Node also in camelCase. Times are in milliseconds,\n\
          sizes in bytes.\n"
     );
-    for (scope, title) in
-        [("common", "Every client"), ("producer", "Producers"), ("consumer", "Consumers")]
-    {
+    for (scope, title) in [
+        ("common", "Every client"),
+        ("producer", "Producers"),
+        ("consumer", "Consumers"),
+        ("admin", "Admin clients (Rust)"),
+    ] {
         put(&mut text, format_args!("\n## {title}\n\n"));
         text.push_str("| Kafka's name | ours | values | default | what it does |\n");
         text.push_str("|---|---|---|---|---|\n");

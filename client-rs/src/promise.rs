@@ -13,7 +13,7 @@ use crate::state::parker::{Parker, Sleeper};
 
 /// Where a result is put once, and waited for.
 #[derive(Debug)]
-pub(super) struct Promise<T>(Mutex<State<T>>);
+pub(crate) struct Promise<T>(Mutex<State<T>>);
 
 #[derive(Debug)]
 enum State<T> {
@@ -22,17 +22,17 @@ enum State<T> {
 }
 
 impl<T: Clone> Promise<T> {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(State::Open(Vec::new()))))
     }
 
     /// One with its result.
-    pub(super) fn resolved(result: Result<T, Error>) -> Arc<Self> {
+    pub(crate) fn resolved(result: Result<T, Error>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State::Done(result))))
     }
 
     /// Puts the result there, unless one is.
-    pub(super) fn resolve(&self, result: Result<T, Error>) {
+    pub(crate) fn resolve(&self, result: Result<T, Error>) {
         let mut state = lock(&self.0);
         if let State::Open(sleepers) = &mut *state {
             let sleepers = std::mem::take(sleepers);
@@ -43,7 +43,7 @@ impl<T: Clone> Promise<T> {
     }
 
     /// Whether the result is there.
-    pub(super) fn is_resolved(&self) -> bool {
+    pub(crate) fn is_resolved(&self) -> bool {
         matches!(&*lock(&self.0), State::Done(_))
     }
 
@@ -66,7 +66,7 @@ impl<T: Clone> Promise<T> {
     }
 
     /// Waits for the result; `Timeout` names what it was waited for.
-    pub(super) fn wait(&self, timeout: Duration, what: &str) -> Result<T, Error> {
+    pub(crate) fn wait(&self, timeout: Duration, what: &str) -> Result<T, Error> {
         let parker = Parker::current();
         let sleeper = Sleeper::Thread(Arc::clone(&parker));
         let deadline = clock::now().checked_add(timeout);
@@ -90,7 +90,7 @@ impl<T: Clone> Promise<T> {
 
 /// A future of a promise's result.
 #[derive(Debug)]
-pub(super) struct Promised<T>(pub(super) Arc<Promise<T>>);
+pub(crate) struct Promised<T>(pub(super) Arc<Promise<T>>);
 
 impl<T: Clone> Future for Promised<T> {
     type Output = Result<T, Error>;

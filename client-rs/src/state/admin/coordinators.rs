@@ -1,0 +1,189 @@
+//! Where the coordinators of groups are: all that are missing are asked for by one request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
+use ottla_protocol::messages::find_coordinator_response::FindCoordinatorResponse;
+use ottla_protocol::{ApiKey, ErrorCode};
+
+use super::Route;
+use crate::error::Error;
+use crate::state::machine::{Answer, Body, Context, Reply, body};
+use crate::state::pace::{Pace, soonest};
+
+/// Coordinators are asked for one kind of thing here: groups. Kafka: `CoordinatorType.GROUP`.
+const KEY_TYPE_GROUP: i8 = 0;
+/// The first version that asks about several at once (KIP-699).
+const MANY_FROM: i16 = 4;
+/// Groups of one request.
+const GROUPS_MAX: usize = 1000;
+/// Groups whose coordinators are kept in mind; past it all are forgotten, and found anew.
+const KNOWN_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+struct Known {
+    node: Option<i32>,
+    asked: Option<u64>,
+    retry_at: Option<Instant>,
+    failures: u32,
+    cause: Option<Error>,
+}
+
+/// Finds coordinators, forgets them when they are gone, and finds them again.
+#[derive(Debug)]
+pub(super) struct Coordinators {
+    pace: Pace,
+    groups: BTreeMap<Arc<str>, Known>,
+}
+
+impl Coordinators {
+    pub(super) const fn new(pace: Pace) -> Self {
+        Self { pace, groups: BTreeMap::new() }
+    }
+
+    /// The coordinator of a group, which is looked for if it is not known.
+    pub(super) fn node(&mut self, group: &Arc<str>, now: Instant) -> Option<i32> {
+        if self.groups.len() >= KNOWN_MAX && !self.groups.contains_key(group) {
+            self.groups.retain(|_, known| known.asked.is_some() || known.retry_at.is_some());
+        }
+        let known = self.groups.entry(Arc::clone(group)).or_default();
+        if known.node.is_none() && known.asked.is_none() {
+            known.retry_at.get_or_insert(now);
+        }
+        known.node
+    }
+
+    /// Why the last question about a group failed.
+    pub(super) fn cause(&self, group: &str) -> Option<&Error> {
+        self.groups.get(group).and_then(|known| known.cause.as_ref())
+    }
+
+    /// The question to any broker, if one is due.
+    pub(super) fn poll_request(&mut self, token: u64, now: Instant) -> Option<Box<dyn Body>> {
+        let due = self.groups.iter_mut().filter(|(_, known)| {
+            known.asked.is_none() && known.retry_at.is_some_and(|at| at <= now)
+        });
+        let mut groups = Vec::new();
+        for (group, known) in due.take(GROUPS_MAX) {
+            known.asked = Some(token);
+            known.retry_at = None;
+            groups.push(Arc::clone(group));
+        }
+        (!groups.is_empty()).then(|| question(groups))
+    }
+
+    /// When [`Self::poll_request`] will have something.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.groups.values().filter_map(|known| known.retry_at).min()
+    }
+
+    /// Takes the answer; the groups that will have no coordinator, and why.
+    pub(super) fn handle_answer(
+        &mut self,
+        token: u64,
+        reply: Reply,
+        cx: &mut Context<'_>,
+    ) -> Vec<(Arc<str>, Error)> {
+        let read = reply.map_err(|fault| fault.error).and_then(|answer| {
+            let asked = self.groups.iter().find(|(_, known)| known.asked == Some(token));
+            read(&answer, asked.map(|(group, _)| group), cx)
+        });
+        let mut refused = Vec::new();
+        let (mut answers, fault) = match read {
+            Ok(answers) => (answers, None),
+            Err(error) => (BTreeMap::new(), Some(error)),
+        };
+        for (group, known) in &mut self.groups {
+            if known.asked != Some(token) {
+                continue;
+            }
+            known.asked = None;
+            match (answers.remove(&**group), &fault) {
+                (Some(Ok(node)), _) => {
+                    known.node = Some(node);
+                    known.cause = None;
+                }
+                (Some(Err(error)), _) if !error.retriable() => {
+                    refused.push((Arc::clone(group), error));
+                }
+                (None, Some(error)) if !error.retriable() => {
+                    refused.push((Arc::clone(group), error.clone()));
+                }
+                // Only the first of them can be asked about in an old version: the others are next.
+                (None, None) => known.retry_at = Some(cx.now),
+                (answer, _) => {
+                    known.cause = answer.and_then(Result::err).or_else(|| fault.clone());
+                    known.retry_at = Some(cx.now + self.pace.delay(known.failures));
+                    known.failures = known.failures.saturating_add(1);
+                }
+            }
+        }
+        refused
+    }
+
+    /// The coordinator did not answer, or said that it is none.
+    pub(super) fn handle_lost(&mut self, route: &Route, now: Instant) {
+        let Route::Coordinator(group) = route else { return };
+        if let Some(known) = self.groups.get_mut(group).filter(|known| known.node.is_some()) {
+            known.node = None;
+            known.retry_at = soonest(now, [known.retry_at]).or(Some(now));
+        }
+    }
+
+    /// The coordinator answered as one.
+    pub(super) fn handle_alive(&mut self, route: &Route) {
+        let Route::Coordinator(group) = route else { return };
+        if let Some(known) = self.groups.get_mut(group) {
+            known.failures = 0;
+        }
+    }
+}
+
+fn question(groups: Vec<Arc<str>>) -> Box<dyn Body> {
+    body(ApiKey::FindCoordinator, ApiKey::FindCoordinator.served(), move |frame| {
+        let mut request = FindCoordinatorRequest {
+            key_type: KEY_TYPE_GROUP,
+            ..FindCoordinatorRequest::default()
+        };
+        if frame.version >= MANY_FROM {
+            request.coordinator_keys = groups.iter().map(|group| &**group).collect();
+        } else {
+            request.key = groups.first().map_or("", |group| group);
+        }
+        frame.put(&request)
+    })
+}
+
+/// The answers by group; `first` is the group that an old version asks about.
+fn read(
+    answer: &Answer,
+    first: Option<&Arc<str>>,
+    cx: &mut Context<'_>,
+) -> Result<BTreeMap<String, Result<i32, Error>>, Error> {
+    let response = answer.decode::<FindCoordinatorResponse<'_>>()?;
+    let mut take = |code: ErrorCode, text: Option<&str>, node: i32, host: &str, port: i32| {
+        if code.is_none() {
+            cx.metadata.learn_broker(node, host, port);
+            return Ok(node);
+        }
+        let error = Error::from_kafka(code, text).with_api(ApiKey::FindCoordinator);
+        Err(error.with_broker(&answer.broker))
+    };
+    if answer.version < MANY_FROM {
+        let found = take(
+            response.error_code,
+            response.error_message,
+            response.node_id,
+            response.host,
+            response.port,
+        );
+        return Ok(first.map(|group| (group.to_string(), found)).into_iter().collect());
+    }
+    let rows = response.coordinators.iter().map(|row| {
+        let found = take(row.error_code, row.error_message, row.node_id, row.host, row.port);
+        (row.key.to_owned(), found)
+    });
+    Ok(rows.collect())
+}
