@@ -12,7 +12,10 @@ use client::program::Program;
 use client::{Client, fetch_request};
 use ottla_broker::{Broker, BrokerConfig, BrokerError};
 use ottla_protocol::ErrorCode;
-use ottla_protocol::messages::FindCoordinatorRequest;
+use ottla_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use ottla_protocol::messages::{
+    DescribeConfigsRequest, DescribeConfigsResponse, FindCoordinatorRequest, MetadataResponse,
+};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -263,7 +266,7 @@ fn a_file_of_options_is_read_and_the_command_line_goes_before_it() {
         let mut client = Client::connect(program.address);
         client.create("orders");
         let answer = client.metadata("orders", false);
-        let response = answer.decode::<ottla_protocol::messages::MetadataResponse<'_>>();
+        let response = answer.decode::<MetadataResponse<'_>>();
         response.topics[0].partitions.len()
     };
     let program = Program::start(&["--config", config, "--memory"]);
@@ -297,4 +300,73 @@ fn a_metadata_log_that_has_lost_its_beginning_is_refused_and_no_folder_set_aside
     std::fs::remove_file(&starts).expect("removed");
     let again = Broker::start(on_disk(dir.path())).expect("a broker");
     assert_eq!(Client::connect(again.address()).fetch("orders", 0), ["a"], "it is where it was");
+}
+
+/// A folder of Kafka's whose metadata log begins long after its first record.
+fn trimmed_by_kafka(to: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/logs/kafka-4.4/trimmed");
+    for folder in ["", "__cluster_metadata-0"] {
+        std::fs::create_dir_all(to.join(folder)).expect("a folder");
+        for entry in std::fs::read_dir(from.join(folder)).expect("committed") {
+            let entry = entry.expect("a name");
+            if entry.file_type().expect("a kind").is_file() {
+                let copy = to.join(folder).join(entry.file_name());
+                std::fs::copy(entry.path(), copy).expect("a copy");
+            }
+        }
+    }
+}
+
+/// How many partitions a topic has; 0 where there is none.
+fn partitions(client: &mut Client, topic: &str) -> usize {
+    let answer = client.metadata(topic, false);
+    answer.decode::<MetadataResponse<'_>>().topics[0].partitions.len()
+}
+
+#[test]
+fn a_folder_of_kafkas_whose_metadata_log_was_trimmed_is_served_from_its_snapshot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    trimmed_by_kafka(dir.path());
+    for round in 0..2 {
+        let broker = Broker::start(on_disk(dir.path())).expect("a broker");
+        let mut client = Client::connect(broker.address());
+        assert_eq!(partitions(&mut client, "snap"), 2);
+        assert_eq!(partitions(&mut client, "last"), 3);
+        assert_eq!(partitions(&mut client, "ours"), round, "what came after is there, too");
+        let resource = DescribeConfigsResource {
+            resource_type: 2,
+            resource_name: "snap",
+            configuration_keys: Some(vec!["retention.ms"]),
+        };
+        let resources = vec![resource];
+        let request = DescribeConfigsRequest { resources, ..DescribeConfigsRequest::default() };
+        let answer = client.call(4, &request);
+        let described = answer.decode::<DescribeConfigsResponse<'_>>();
+        assert_eq!(described.results[0].configs[0].value, Some("777"));
+        assert_eq!(client.create("ours"), ErrorCode::NONE);
+        assert_eq!(client.produce("snap", &["a"]), i64::try_from(round).expect("small"));
+        broker.stop(DEADLINE).expect("a clean stop");
+    }
+}
+
+#[test]
+fn without_the_snapshot_of_what_was_trimmed_nothing_is_served_and_nothing_is_set_aside() {
+    let name = "00000000000000001349-0000000001.checkpoint";
+    let damages: [fn(&Path); 2] = [
+        |snapshot| std::fs::remove_file(snapshot).expect("removed"),
+        |snapshot| {
+            let mut bytes = std::fs::read(snapshot).expect("a snapshot");
+            bytes[700] ^= 1;
+            std::fs::write(snapshot, bytes).expect("written");
+        },
+    ];
+    for (damage, told) in damages.into_iter().zip(["there is none", "at byte"]) {
+        let dir = tempfile::tempdir().expect("a folder");
+        trimmed_by_kafka(dir.path());
+        std::fs::create_dir(dir.path().join("snap-0")).expect("a folder");
+        damage(&dir.path().join("__cluster_metadata-0").join(name));
+        let error = Broker::start(on_disk(dir.path())).expect_err("no start").to_string();
+        assert!(error.contains("begins with offset 1346") && error.contains(told), "{error}");
+        assert!(dir.path().join("snap-0").exists());
+    }
 }

@@ -232,3 +232,27 @@ fn compacted_topic_takes_only_records_with_a_key_and_no_deletion_of_records() {
     assert_eq!(delete_records(&mut client, "state", 0), Err(ErrorCode::POLICY_VIOLATION));
     assert_eq!(delete_records(&mut client, "both", 0), Ok(0));
 }
+
+#[test]
+fn high_watermarks_are_noted_while_the_broker_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let config = BrokerConfig::new().data_dir(dir.path());
+    let config = config.set("replica.high.watermark.checkpoint.interval.ms", "10");
+    let broker = Broker::start(config.expect("an option")).expect("a broker");
+    let mut client = Client::connect(broker.address());
+    let noted = || {
+        let file = dir.path().join("replication-offset-checkpoint");
+        std::fs::read_to_string(file).unwrap_or_default()
+    };
+    for topic in ["orders", "others"] {
+        create(&mut client, topic, &[]);
+        client.produce(topic, &["a", "b"]);
+    }
+    until(&"0\n2\norders 0 2\nothers 0 2\n".to_owned(), noted);
+    client.produce("orders", &["c"]);
+    until(&"0\n2\norders 0 3\nothers 0 2\n".to_owned(), noted);
+    let topics = vec![DeleteTopicState { name: Some("others"), ..DeleteTopicState::default() }];
+    let request = DeleteTopicsRequest { topics, ..DeleteTopicsRequest::default() };
+    client.call(6, &request);
+    until(&"0\n1\norders 0 3\n".to_owned(), noted);
+}

@@ -120,7 +120,7 @@ impl SimBroker {
         let partition = known.partition(partition).ok_or("no such partition")?;
         let log = partition.log().map_err(|error| error.to_string())?;
         let mut records = Vec::new();
-        read_records(log, partition.high_watermark(), |batch, record| {
+        read_records(log, log.log_start()..partition.high_watermark(), |batch, record| {
             records.push(SimRecord {
                 offset: record.offset,
                 producer: (batch.producer_id, batch.producer_epoch),

@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) retention_check: Duration,
     /// `log.flush.offset.checkpoint.interval.ms`.
     pub(crate) checkpoint_interval: Duration,
+    /// `replica.high.watermark.checkpoint.interval.ms`.
+    pub(crate) high_watermark_interval: Duration,
     options: Options,
 }
 
@@ -120,6 +122,7 @@ impl Settings {
             disk_reserve: options.long("disk.reserve.bytes"),
             retention_check: millis("log.retention.check.interval.ms"),
             checkpoint_interval: millis("log.flush.offset.checkpoint.interval.ms"),
+            high_watermark_interval: millis("replica.high.watermark.checkpoint.interval.ms"),
             options: options.clone(),
         }
     }

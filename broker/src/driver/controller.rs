@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use ottla_protocol::ErrorCode;
-use ottla_storage::{Incoming, Origin};
+use ottla_storage::{Incoming, LogReader, Origin};
 
+use crate::driver::metadata_snapshot::usable;
 use crate::driver::own_batch::{Content, own_batch};
 use crate::driver::partition::{Acks, AppendError, Done, Outcome, Submission};
 use crate::driver::replay::read_records;
@@ -224,15 +225,47 @@ impl Controller {
     }
 }
 
-/// What the metadata log says from its start to its end.
+/// What the metadata log says to its end: from the newest snapshot on, if there is one.
 fn read_image(node: &Node) -> Result<Image, String> {
     let reader = node.metadata_log.log().map_err(|error| error.to_string())?;
-    let mut image = Image::default();
-    read_records(reader, reader.log_end(), |_batch, record| {
-        let record = decode(record.value).map_err(|error| error.to_string())?;
-        image.replay(&record).map_err(|misfit| misfit.to_string())
-    })?;
+    let (mut image, from) = read_snapshot(node, reader)?;
+    let from = from.max(reader.log_start());
+    read_records(reader, from..reader.log_end(), |_batch, record| take(&mut image, record.value))?;
     Ok(image)
+}
+
+fn take(image: &mut Image, value: Option<&[u8]>) -> Result<(), String> {
+    let record = decode(value).map_err(|error| error.to_string())?;
+    image.replay(&record).map_err(|misfit| misfit.to_string())
+}
+
+/// What the newest snapshot says that can be read, and from where the log goes on; an empty image
+/// where the log itself begins at 0.
+fn read_snapshot(node: &Node, reader: &LogReader) -> Result<(Image, i64), String> {
+    let files = node.folder.files();
+    let log = reader.log_start()..=reader.log_end();
+    let mut unread = Vec::new();
+    for snapshot in usable(files, reader.dir(), &log)? {
+        let mut image = Image::default();
+        match snapshot.read(files, |record| take(&mut image, record.value)) {
+            Ok(()) => return Ok((image, snapshot.end)),
+            Err(why) => {
+                tracing::warn!(%why, "a snapshot of the metadata log cannot be read");
+                unread.push(why);
+            }
+        }
+    }
+    if reader.log_start() == 0 {
+        return Ok((Image::default(), 0));
+    }
+    // Folders of topics that are not known would be set aside.
+    let why = if unread.is_empty() { "there is none".to_owned() } else { unread.join("; ") };
+    Err(format!(
+        "{}: the log begins with offset {}, and what was before is in no snapshot that can be \
+         read: {why}",
+        reader.dir().display(),
+        reader.log_start(),
+    ))
 }
 
 fn replay_all(image: &mut Image, records: &[MetadataRecord]) -> Result<(), String> {

@@ -7,6 +7,7 @@ pub(crate) mod controller;
 pub(crate) mod coordinator;
 pub(crate) mod first;
 pub(crate) mod folder;
+pub(crate) mod metadata_snapshot;
 pub(crate) mod own_batch;
 pub(crate) mod partition;
 pub(crate) mod quorum;

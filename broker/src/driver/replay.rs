@@ -1,4 +1,6 @@
-//! Reading a log of the broker's own from its start: how state comes back.
+//! Reading a log of the broker's own: how state comes back.
+
+use std::ops::Range;
 
 use ottla_protocol::record::iter::RecordView;
 use ottla_protocol::record::{BatchHeader, batches};
@@ -8,17 +10,18 @@ use ottla_storage::LogReader;
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// The most a batch may hold once it is decompressed.
-const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(super) const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Shows every record below `upper` that is no control record, in order.
+/// Shows every record of these offsets that is no control record, in order.
 ///
 /// An error, which names the log and the offset, if one cannot be read or `each` refuses it.
 pub(crate) fn read_records(
     reader: &LogReader,
-    upper: i64,
+    offsets: Range<i64>,
     mut each: impl FnMut(&BatchHeader, RecordView<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
-    let mut offset = reader.log_start();
+    let Range { start: first, end: upper } = offsets;
+    let mut offset = first;
     let told = |offset: i64, what: String| {
         format!("{} at offset {offset}: {what}", reader.dir().display())
     };
@@ -42,6 +45,10 @@ pub(crate) fn read_records(
                 for record in &records {
                     let record = record.map_err(|error| told(offset, error.to_string()))?;
                     let at = record.offset;
+                    // The first batch may begin before the first offset.
+                    if at < first {
+                        continue;
+                    }
                     each(&batch.header, record).map_err(|error| told(at, error))?;
                 }
             }

@@ -1,5 +1,5 @@
-//! What a broker does by itself in its data folder: old segments go, moved log starts are noted,
-//! files that were set aside are removed.
+//! What a broker does by itself in its data folder: old segments go, moved log starts and high
+//! watermarks are noted, files that were set aside are removed.
 
 use std::collections::HashSet;
 use std::mem;
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::driver::aside::aside;
 use crate::driver::first::first;
+use crate::driver::folder::Point;
 use crate::driver::partition::{AppendError, Chore, Partition, StartAt, StartDone};
 use crate::node::{Node, Topic};
 
@@ -119,13 +120,20 @@ pub(crate) async fn run(node: Arc<Node>) {
     let start = node.clock.now();
     let mut retention = start.checked_add(settings.retention_check);
     let mut points = start.checked_add(settings.checkpoint_interval);
+    let mut watermarks = start.checked_add(settings.high_watermark_interval);
     while !node.is_stopping() {
         let now = node.clock.now();
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let (moved, files, next_file) = node.upkeep.take_due(now);
-        let turn = Turn { moved, files, look: is_due(retention), note: is_due(points) };
+        let turn = Turn {
+            moved,
+            files,
+            look: is_due(retention),
+            note: is_due(points),
+            watermarks: is_due(watermarks),
+        };
         if turn.is_empty() {
-            let next = [retention, points, next_file].into_iter().flatten().min();
+            let next = [retention, points, watermarks, next_file].into_iter().flatten().min();
             let woken = node.upkeep.wake.notified();
             match next {
                 Some(at) => {
@@ -138,7 +146,7 @@ pub(crate) async fn run(node: Arc<Node>) {
             }
             continue;
         }
-        let (looked, noted) = (turn.look, turn.note);
+        let (looked, noted, of_watermarks) = (turn.look, turn.note, turn.watermarks);
         let working = node.clone();
         let done = aside(move || turn.run(&working)).await;
         if let Err(error) = done {
@@ -149,6 +157,9 @@ pub(crate) async fn run(node: Arc<Node>) {
         }
         if noted {
             points = node.clock.now().checked_add(settings.checkpoint_interval);
+        }
+        if of_watermarks {
+            watermarks = node.clock.now().checked_add(settings.high_watermark_interval);
         }
     }
 }
@@ -161,16 +172,22 @@ struct Turn {
     look: bool,
     /// Whether checkpoints are to be written.
     note: bool,
+    /// Whether high watermarks are to be noted.
+    watermarks: bool,
 }
 
 impl Turn {
     fn is_empty(&self) -> bool {
-        self.moved.is_empty() && self.files.is_empty() && !self.look && !self.note
+        let nothing_due = !self.look && !self.note && !self.watermarks;
+        nothing_due && self.moved.is_empty() && self.files.is_empty()
     }
 
     fn run(self, node: &Arc<Node>) {
-        let Self { moved, files, look, note } = self;
-        if !moved.is_empty() || note {
+        let Self { moved, files, look, note, watermarks } = self;
+        if watermarks {
+            note_high_watermarks(node);
+        }
+        if !moved.is_empty() || note || watermarks {
             settle_moved(node, moved);
         }
         for file in files {
@@ -178,6 +195,20 @@ impl Turn {
         }
         if look {
             look_at_all(node);
+        }
+    }
+}
+
+/// Notes up to where the records of each log in use are committed.
+fn note_high_watermarks(node: &Node) {
+    for topic in node.topics.load().iter() {
+        for partition in topic.partitions.iter().filter(|partition| partition.is_open()) {
+            // Of a log that is damaged or gone there is nothing to tell.
+            if partition.log().is_ok() {
+                let (name, index) = (&topic.name, partition.index());
+                let reached = partition.high_watermark();
+                node.folder.note_point(Point::HighWatermark, name, index, reached);
+            }
         }
     }
 }

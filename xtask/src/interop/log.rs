@@ -11,6 +11,7 @@ use crate::workspace::{self, Workspace, entries, files_ending};
 use super::kafka::Kafka;
 use super::kcat::{Kcat, flat, same_records};
 use super::ours::{OurBroker, Profile};
+use super::trimmed::Trimmed;
 
 /// Each codec's topic has this many records: three segments at least, also compressed.
 const RECORDS: usize = 12_000;
@@ -44,6 +45,7 @@ pub(super) fn both_ways(workspace: &Workspace) -> Done<Count> {
     tools::need(&[&KCAT, &JAVA])?;
     let classes = Kafka::fetch(workspace)?;
     let program = OurBroker::build(workspace, Profile::Dev)?;
+    let trimmed = Trimmed::begin(workspace, &classes)?;
     let scratch = workspace.scratch("log")?;
     let dir = scratch.path();
     let (sent, count) = (Vec::new(), Count::default());
@@ -53,6 +55,7 @@ pub(super) fn both_ways(workspace: &Workspace) -> Done<Count> {
     shared.kafka_serves()?;
     shared.ours_serves_kafkas()?;
     shared.kafka_dumps()?;
+    shared.count += trimmed.finish(&program, &classes)?;
     Ok(shared.count)
 }
 

@@ -11,6 +11,7 @@ mod log;
 mod ours;
 mod partitioners;
 mod spec;
+mod trimmed;
 mod vectors;
 mod wire;
 

@@ -31,15 +31,6 @@ impl Controller {
     /// An error if the log cannot be read or written, or is not understood.
     pub(crate) fn load(&self, node: &Arc<Node>) -> Result<(), String> {
         let reader = node.metadata_log.log().map_err(|error| error.to_string())?;
-        if reader.log_start() > 0 {
-            // Folders of topics that are not known would be set aside.
-            return Err(format!(
-                "{}: the log begins with offset {}; what was before is in a snapshot of Apache \
-                 Kafka's (KIP-630), which this version does not read",
-                reader.dir().display(),
-                reader.log_start()
-            ));
-        }
         let mut image = read_image(node)?;
         let epoch = node.metadata_log.leader_epoch();
         let first = reader.log_end() == 0;

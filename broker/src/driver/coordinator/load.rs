@@ -169,7 +169,7 @@ fn read_groups(node: &Node, partition: &Partition) -> Result<Groups, String> {
     let reader = partition.log().map_err(|error| error.to_string())?;
     let mut groups = Groups::counted(limits(node), node.coordinator.count.clone());
     let mut records = 0_u64;
-    read_records(reader, reader.log_end(), |_batch, record| {
+    read_records(reader, reader.log_start()..reader.log_end(), |_batch, record| {
         if let Some(record) = decode(record.key, record.value).map_err(|e| e.to_string())? {
             groups.replay(&record);
             records += 1;
