@@ -5,6 +5,7 @@
 //! looks in its `turn`. [`start`] brings a machine there, [`ClientHandle`] tells when it has ended.
 
 mod broker;
+mod buffers;
 mod client;
 pub(crate) mod clock;
 mod hint;

@@ -5,11 +5,12 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ottla_protocol::Writer;
 use ottla_protocol::frame::{MAX_FRAME, SIZE_LEN, frame_size};
 use tokio::io::AsyncReadExt;
 
+use super::buffers::Buffers;
 use super::hint;
 use super::transport::Stream;
 use crate::error::{Error, ErrorKind};
@@ -19,9 +20,8 @@ use crate::state::machine::Body;
 const SLICES_MAX: usize = 1024;
 /// Room kept for what comes next.
 const READ_BYTES: usize = 32 * 1024;
-/// An answer's buffer grows by at most so much before bytes have come to fill it, so that a length
-/// alone cannot take memory.
-const GROW_BYTES: usize = 1024 * 1024;
+/// An answer of so many bytes gets a buffer of its own, and is read into it without being moved.
+const LARGE_BYTES: usize = 64 * 1024;
 
 /// A stream with what is on its way in both directions.
 pub(crate) struct Wire {
@@ -33,14 +33,32 @@ pub(crate) struct Wire {
     /// Bytes put into the queue since it was opened.
     accepted: u64,
     input: BytesMut,
+    /// The large answer that is being read.
+    large: Option<Large>,
+    buffers: Buffers,
     /// Answers read.
     frames: u64,
 }
 
+/// An answer with a buffer of its own.
+struct Large {
+    size: usize,
+    data: Vec<u8>,
+}
+
 impl Wire {
     pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
-        let (queue, input) = (VecDeque::new(), BytesMut::new());
-        Self { stream, queue, queued: 0, written: 0, accepted: 0, input, frames: 0 }
+        Self {
+            stream,
+            queue: VecDeque::new(),
+            queued: 0,
+            written: 0,
+            accepted: 0,
+            input: BytesMut::new(),
+            large: None,
+            buffers: Buffers::default(),
+            frames: 0,
+        }
     }
 
     /// Bytes that wait to be written.
@@ -133,8 +151,7 @@ impl Wire {
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
-            let read = pin!(self.stream.read_buf(&mut self.input));
-            match ready!(read.poll(cx)) {
+            match ready!(self.poll_read(cx)) {
                 Ok(0) => return Poll::Ready(Err(self.closed())),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(lost(error))),
@@ -142,8 +159,28 @@ impl Wire {
         }
     }
 
+    /// Reads what has come, of a large answer no more than belongs to it.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(Large { size, data }) = &mut self.large else {
+            return pin!(self.stream.read_buf(&mut self.input)).poll(cx);
+        };
+        let missing = *size - data.len();
+        if data.capacity() == data.len() {
+            data.reserve_exact(missing.min(data.len()));
+        }
+        let mut rest = data.limit(missing);
+        pin!(self.stream.read_buf(&mut rest)).poll(cx)
+    }
+
     /// A whole answer, if it is there; else makes room for more of it.
     fn take_frame(&mut self) -> Result<Option<Bytes>, Error> {
+        if let Some(Large { size, data }) = self.large.take() {
+            if data.len() == size {
+                return Ok(Some(self.buffers.lend(data)));
+            }
+            self.large = Some(Large { size, data });
+            return Ok(None);
+        }
         let mut wanted = READ_BYTES;
         if let Some(prefix) = self.input.first_chunk::<SIZE_LEN>() {
             let size = frame_size(*prefix, MAX_FRAME).map_err(|error| {
@@ -156,12 +193,19 @@ impl Wire {
             })?;
             if self.input.len() - SIZE_LEN >= size {
                 self.input.advance(SIZE_LEN);
+                self.buffers.note_small();
                 return Ok(Some(self.input.split_to(size).freeze()));
             }
-            let missing = size + SIZE_LEN - self.input.len();
-            wanted = missing.min(self.input.len().max(GROW_BYTES));
+            if size >= LARGE_BYTES {
+                let mut data = self.buffers.take(size);
+                data.extend_from_slice(self.input.get(SIZE_LEN..).unwrap_or_default());
+                self.input.clear();
+                self.large = Some(Large { size, data });
+                return Ok(None);
+            }
+            wanted = wanted.max(size + SIZE_LEN - self.input.len());
         }
-        if self.input.capacity() - self.input.len() < wanted.min(READ_BYTES) {
+        if self.input.capacity() - self.input.len() < wanted {
             self.input.reserve(wanted);
         }
         Ok(None)
@@ -175,4 +219,61 @@ impl Wire {
 
 fn lost(error: io::Error) -> Error {
     Error::new(ErrorKind::Disconnected, "the connection to the broker is lost").with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// What a wire reads of such answers, one after the other, as they come in pieces.
+    fn read(answers: &[Vec<u8>]) -> Vec<Bytes> {
+        let runtime = || Builder::new_current_thread().build().unwrap();
+        let (near, mut far) = duplex(50_000);
+        let mut wire = Wire::new(Box::new(near));
+        let written = answers.to_vec();
+        let writer = std::thread::spawn(move || {
+            runtime().block_on(async {
+                for answer in written {
+                    far.write_i32(i32::try_from(answer.len()).unwrap()).await.unwrap();
+                    far.write_all(&answer).await.unwrap();
+                }
+            });
+        });
+        let frames = runtime().block_on(async {
+            let mut frames = Vec::new();
+            for _ in answers {
+                frames.push(poll_fn(|cx| wire.poll_frame(cx)).await.unwrap());
+            }
+            frames
+        });
+        writer.join().unwrap();
+        frames
+    }
+
+    #[test]
+    fn large_and_small_answers_come_whole_one_after_the_other() {
+        let sizes = [10, LARGE_BYTES, 9, 8, 3_000_000, LARGE_BYTES - 1, 0, 200_000];
+        let answers: Vec<Vec<u8>> = sizes
+            .iter()
+            .zip(0_u8..)
+            .map(|(&size, seed)| {
+                (0..size).map(|at| seed ^ u8::try_from(at % 251).unwrap()).collect()
+            })
+            .collect();
+        let frames = read(&answers);
+        for (frame, answer) in frames.iter().zip(&answers) {
+            assert!(frame == answer, "an answer of {} bytes", answer.len());
+        }
+    }
+
+    #[test]
+    fn an_answer_larger_than_what_is_asked_for_ahead_comes_whole() {
+        let answer = vec![7; 40 * 1024 * 1024];
+        assert!(read(std::slice::from_ref(&answer))[0] == answer);
+    }
 }
