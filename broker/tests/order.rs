@@ -130,6 +130,24 @@ fn what_came_before_bytes_that_are_no_request_is_answered() {
 }
 
 #[test]
+fn a_client_that_sends_no_more_has_all_it_sent_answered_in_order() {
+    let (broker, _client) = broker();
+    let large = "x".repeat(500_000);
+    let set = batch(&[&large], &BatchSeal::default());
+    for round in 0..ROUNDS {
+        let mut other = Client::connect(broker.address());
+        other.send(9, &produce_request("orders", 0, -1, &set));
+        other.send(7, &list_offsets_request("orders", -1));
+        other.stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+        other.receive(9);
+        let answer = other.receive(7);
+        let listed = answer.decode::<ListOffsetsResponse<'_>>();
+        assert_eq!(listed.topics[0].partitions[0].offset, round + 1);
+        assert!(other.is_closed());
+    }
+}
+
+#[test]
 fn a_fetch_that_waits_is_answered_when_its_topic_goes() {
     let (broker, mut client) = broker();
     for version in [12, 13] {

@@ -16,7 +16,7 @@ use crate::server::outbound::{Outbound, Until};
 use crate::server::outbox::Outbox;
 
 /// How long the answers that are open may take once a peer sends no more.
-const LAST_ANSWERS: Duration = Duration::from_secs(30);
+pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(30);
 
 /// What handlers may know of the connection that a request came by.
 #[derive(Debug, Clone)]

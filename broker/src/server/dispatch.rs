@@ -15,10 +15,10 @@ use ottla_protocol::messages::{
 };
 use ottla_protocol::{ApiKey, DecodeError, Reader, Request};
 
-use crate::driver::first::first;
+use crate::driver::first::{First, first};
 use crate::handlers;
 use crate::node::Node;
-use crate::server::connection::ConnectionInfo;
+use crate::server::connection::{ConnectionInfo, LAST_ANSWERS};
 use crate::server::hangup::Hangup;
 use crate::server::inbound::Frame;
 use crate::server::outbox::{Outbox, Reply};
@@ -97,9 +97,8 @@ pub(crate) async fn dispatch(
         let client = shown(header.client_id);
         format!("the API {} v{version} is not served (client {client:?})", header.api_key)
     })?;
-    if api != ApiKey::Produce {
-        // Only Produces can be open. They end by themselves, also when their client is gone.
-        outbox.all_answered().await;
+    if api != ApiKey::Produce && !before_are_answered(node, outbox, hangup).await {
+        return Err(format!("{api} came behind a request that is not answered, from who is gone"));
     }
     let at = reader.position();
     let info = RequestInfo { connection, client_id: header.client_id, version };
@@ -147,6 +146,19 @@ pub(crate) async fn dispatch(
     // After a hang-up the connection ends when it is read.
     let _either = first(outbox.answered(number), hangup.noticed()).await;
     Ok(())
+}
+
+/// Waits until all requests before are answered; false if that takes too long for a client that
+/// sends no more.
+async fn before_are_answered(node: &Node, outbox: &Outbox, hangup: &Hangup<'_>) -> bool {
+    match first(outbox.all_answered(), hangup.noticed()).await {
+        First::A(()) => true,
+        // It may still read. Produces end soon; a join that waits may take as long as it likes.
+        First::B(()) => {
+            let deadline = node.clock.now() + LAST_ANSWERS;
+            node.clock.until(deadline, outbox.all_answered()).await.is_ok()
+        }
+    }
 }
 
 /// Reads a request's body.
