@@ -43,8 +43,8 @@ pub use admin::{
     DescribeConfigsOptions, EpochEndOffset, GroupListing, GroupListings, GroupOffsets,
     GroupOffsetsOptions, IsolationLevel, ListGroupsOptions, ListOffsetsOptions,
     ListOffsetsResultInfo, LogDirDescription, MemberDescription, NewPartitions, NewTopic, Node,
-    OffsetAndMetadata, OffsetSpec, Pending, ProducerState, ReplicaInfo, Results, TopicDescription,
-    TopicListing, TopicPartitionInfo,
+    OffsetSpec, Pending, ProducerState, ReplicaInfo, Results, TopicDescription, TopicListing,
+    TopicPartitionInfo,
 };
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{

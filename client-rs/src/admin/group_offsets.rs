@@ -20,6 +20,7 @@ use super::ask::{Ask, Refusal, Rows, outcome};
 use super::groups::to_coordinator;
 use super::partitions::by_topic;
 use super::{Admin, Call, Results};
+use crate::consumer::OffsetAndMetadata;
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::admin::Route;
@@ -35,31 +36,6 @@ const GROUPS_FROM: i16 = 8;
 const BY_NAME_TO: i16 = 9;
 /// Commits of nobody who is a member. Kafka: `OffsetCommitRequest.DEFAULT_GENERATION_ID`.
 const NO_GENERATION: i32 = -1;
-
-/// An offset that a group has committed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OffsetAndMetadata {
-    /// That of the next record to be read.
-    pub offset: i64,
-    /// The epoch of the leader that wrote the record before; `None` if that is not known.
-    pub leader_epoch: Option<i32>,
-    /// A text of the program's, of 4096 bytes at most by default.
-    pub metadata: String,
-}
-
-impl OffsetAndMetadata {
-    /// An offset without a text.
-    pub const fn new(offset: i64) -> Self {
-        Self { offset, leader_epoch: None, metadata: String::new() }
-    }
-
-    /// The same with a text.
-    #[must_use]
-    pub fn metadata(mut self, text: impl Into<String>) -> Self {
-        self.metadata = text.into();
-        self
-    }
-}
 
 /// The partitions for which a group has committed offsets, by name.
 pub type GroupOffsets = Vec<(TopicPartition, OffsetAndMetadata)>;

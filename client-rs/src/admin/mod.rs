@@ -36,7 +36,7 @@ pub use configs::{
     AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource, ConfigSynonym,
     ConfigType, DescribeConfigsOptions,
 };
-pub use group_offsets::{GroupOffsets, GroupOffsetsOptions, OffsetAndMetadata};
+pub use group_offsets::{GroupOffsets, GroupOffsetsOptions};
 pub use groups::{
     ClassicGroupDescription, GroupListing, GroupListings, ListGroupsOptions, MemberDescription,
 };

@@ -46,6 +46,13 @@ impl OffsetAndMetadata {
     pub fn new(offset: i64) -> Self {
         Self { offset, ..Self::default() }
     }
+
+    /// The same with a text beside it.
+    #[must_use]
+    pub fn metadata(mut self, text: impl Into<String>) -> Self {
+        self.metadata = text.into();
+        self
+    }
 }
 
 /// Longest text that every version of a commit can carry.
