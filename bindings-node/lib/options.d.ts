@@ -188,7 +188,8 @@ export interface ProducerOptions extends CommonOptions {
   'max.request.size'?: number
   /**
    * Batches of one partition on their way at a time; at most 5 with idempotence, since brokers
-   * remember 5. Default 5; from 1 to 1000.
+   * remember 5. Without idempotence and above 1, a batch that is tried again may land behind later
+   * ones. Default 5; from 1 to 1000.
    */
   maxInFlight?: number
   /** The same as `maxInFlight`. */

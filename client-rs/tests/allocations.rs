@@ -5,16 +5,19 @@
 mod clients;
 mod elsewhere;
 mod patience;
+mod scripted;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use clients::producer;
 use elsewhere::BrokerElsewhere;
 use ottla::{Header, Producer, Record};
 use patience::{LIMIT, wait_until};
+use scripted::{Script, ScriptedBroker, TOPIC};
 
 /// Threads that can be told apart; later ones share the last place.
 const THREADS: usize = 64;
@@ -85,6 +88,9 @@ fn io_thread() -> i32 {
     names.last().unwrap()
 }
 
+/// Tests that measure run one by one: they share the clients' own thread.
+static MEASURING: Mutex<()> = Mutex::new(());
+
 const RECORDS: u64 = 100_000;
 
 fn send_all(producer: &Producer) {
@@ -108,6 +114,7 @@ fn measure(producer: &Producer, round: impl FnOnce()) -> (u64, u64, u64) {
 
 #[test]
 fn sending_allocates_nothing_for_a_record() {
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     let broker = BrokerElsewhere::in_memory(&["num.partitions=3"]);
     let producer = producer(broker.bootstrap(), &[]);
     for _ in 0..2 {
@@ -136,6 +143,34 @@ fn sending_allocates_nothing_for_a_record() {
     assert!(io <= 64 * batches, "{io} allocations for {batches} batches");
     producer.close(LIMIT).unwrap();
     wait_until("room given back", || producer.stats().memory_used == 0);
+}
+
+#[test]
+fn sending_costs_no_more_with_ten_thousand_topics_known() {
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    let script = Script { partitions: 1, others: "other-", ..Script::default() };
+    let broker = ScriptedBroker::start(script);
+    let producer = producer(&broker.bootstrap(), &[]);
+    let send_to = |topic: &str| drop(producer.send(&Record::to(topic).value("v")).unwrap());
+    for topics in [10, 10_000] {
+        for number in 0..topics {
+            send_to(&format!("other-{number}"));
+        }
+        send_to(TOPIC);
+        producer.flush(LIMIT).unwrap();
+        let (sender, io, batches) = measure(&producer, || {
+            for number in 0..RECORDS {
+                send_to(TOPIC);
+                if number % 10_000 == 9_999 {
+                    producer.flush(LIMIT).unwrap();
+                }
+            }
+        });
+        println!("{topics} topics, {batches} batches: sender {sender}, I/O thread {io}");
+        assert!(sender <= 16 * batches, "{sender} allocations for {batches} batches");
+        assert!(io <= 64 * batches, "{io} allocations for {batches} batches");
+    }
+    producer.close(LIMIT).unwrap();
 }
 
 #[test]

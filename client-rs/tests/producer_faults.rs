@@ -82,7 +82,7 @@ fn a_retry_is_the_same_bytes() {
         assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
         let came = broker.see(|seen| seen.came.clone());
         assert_eq!(came.len(), 2);
-        assert_eq!(came[0], came[1]);
+        assert_eq!(came[0].bytes, came[1].bytes);
         assert_eq!(producer.stats().retries, 1);
         producer.close(LIMIT).unwrap();
     });

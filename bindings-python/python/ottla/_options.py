@@ -118,7 +118,8 @@ class ProducerOptions(CommonOptions, total=False):
     max_request_size: int
 
     #: Batches of one partition on their way at a time; at most 5 with idempotence, since brokers
-    #: remember 5. Default 5; from 1 to 1000.
+    #: remember 5. Without idempotence and above 1, a batch that is tried again may land behind
+    #: later ones. Default 5; from 1 to 1000.
     max_in_flight: int
     max_in_flight_requests_per_connection: int
 

@@ -187,7 +187,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row(Producer, "max.request.size", "max_request_size", Bytes { min: 1, max: BYTES_MAX }, Some("1048576"),
         "Largest request; send refuses a record that alone is larger."),
     row(Producer, "max.in.flight.requests.per.connection", "max_in_flight", Int { min: 1, max: 1000 }, Some("5"),
-        "Batches of one partition on their way at a time; at most 5 with idempotence, since brokers remember 5."),
+        "Batches of one partition on their way at a time; at most 5 with idempotence, since brokers remember 5. Without idempotence and above 1, a batch that is tried again may land behind later ones."),
     row(Producer, "retries", "retries", Int { min: 0, max: INT_MAX }, Some("2147483647"),
         "How often a batch is tried again before its delivery timeout."),
     row(Producer, "compression.type", "compression", Choice(&["none", "gzip", "snappy", "lz4", "zstd"]), Some("none"),

@@ -231,6 +231,9 @@ fn fail(link: &Link, client: &Rc<Client>, fault: Fault) {
     let lost: Vec<Lost> = fault.lost.into_iter().chain(waiting).collect();
     link.answered(lost.len());
     let quiet = lost.is_empty();
+    if quiet {
+        client.handle_quiet_end(link.key.peer);
+    }
     tracing::debug!(broker = %name, error = %fault.error, requests = lost.len(), quiet, "connection ended");
     for Lost { owner, token, key, written } in lost {
         let error = fault.error.clone().with_broker(&name).with_api(key);

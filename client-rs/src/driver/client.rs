@@ -264,6 +264,15 @@ impl Client {
         link
     }
 
+    /// A connection ended with nothing on it. So brokers say that they do not lead a partition any
+    /// more to those who want no answer (`acks=0`): what is known of the cluster may be out of date.
+    pub(crate) fn handle_quiet_end(&self, peer: Peer) {
+        if matches!(peer, Peer::Node(_)) {
+            self.inner.borrow_mut().metadata.request_refresh(clock::now());
+            self.wake.wake();
+        }
+    }
+
     /// Where a peer listens.
     pub(crate) fn address_of(&self, peer: Peer) -> Result<Address, Error> {
         let address = match peer {

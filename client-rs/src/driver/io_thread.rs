@@ -73,7 +73,7 @@ where
     if super::sim::is_on() {
         return start_here(config, wake, build);
     }
-    start_over(config, wake, || Box::new(Tcp), build)
+    start_over(config, wake, || Box::<Tcp>::default(), build)
 }
 
 /// The same on this thread, which a simulator drives.

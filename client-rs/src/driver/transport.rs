@@ -13,6 +13,9 @@ use super::hint;
 use crate::config::Address;
 use crate::error::{Error, ErrorKind};
 
+#[cfg(test)]
+mod tests;
+
 /// Both ways of an open connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
@@ -32,9 +35,35 @@ pub(crate) trait Transport: std::fmt::Debug {
     ) -> Result<Box<dyn Stream>, Error>;
 }
 
+/// Looks up the addresses of names.
+#[async_trait(?Send)]
+pub(crate) trait Names: std::fmt::Debug {
+    /// All addresses of a name, with the port.
+    async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
+}
+
+/// The system's resolver, which runs on another thread.
+#[derive(Debug)]
+struct System;
+
+#[async_trait(?Send)]
+impl Names for System {
+    async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(lookup_host((host, port)).await?.collect())
+    }
+}
+
 /// TCP without encryption.
 #[derive(Debug)]
-pub(crate) struct Tcp;
+pub(crate) struct Tcp {
+    names: Box<dyn Names>,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self { names: Box::new(System) }
+    }
+}
 
 #[async_trait(?Send)]
 impl Transport for Tcp {
@@ -45,7 +74,7 @@ impl Transport for Tcp {
         wait: Duration,
     ) -> Result<Box<dyn Stream>, Error> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in resolve(to, advertised, wait).await? {
+        for address in self.resolve(to, advertised, wait).await? {
             match open(address, wait).await {
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(error) => {
@@ -63,18 +92,26 @@ impl Transport for Tcp {
     }
 }
 
-/// All addresses of a name. Asked anew for each connection, since a broker may have moved; the
-/// resolver runs on another thread.
-async fn resolve(to: &Address, advertised: bool, wait: Duration) -> Result<Vec<SocketAddr>, Error> {
-    let fault = |error: io::Error| {
-        Error::new(ErrorKind::Dns, format!("cannot resolve `{}`", to.host))
-            .with_hint(hint::for_name(to, advertised))
-            .with_source(error)
-    };
-    let found = timeout(wait, lookup_host((to.host.as_str(), to.port))).await;
-    let addresses: Vec<SocketAddr> =
-        found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(fault)?.collect();
-    if addresses.is_empty() { Err(fault(io::ErrorKind::NotFound.into())) } else { Ok(addresses) }
+impl Tcp {
+    /// All addresses of a name. Asked anew for each connection, since a broker may have moved.
+    async fn resolve(
+        &self,
+        to: &Address,
+        advertised: bool,
+        wait: Duration,
+    ) -> Result<Vec<SocketAddr>, Error> {
+        let found = timeout(wait, self.names.addresses(&to.host, to.port)).await;
+        let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let found = found.and_then(|addresses| {
+            let some = (!addresses.is_empty()).then_some(addresses);
+            some.ok_or_else(|| io::ErrorKind::NotFound.into())
+        });
+        found.map_err(|error| {
+            Error::new(ErrorKind::Dns, format!("cannot resolve `{}`", to.host))
+                .with_hint(hint::for_name(to, advertised))
+                .with_source(error)
+        })
+    }
 }
 
 async fn open(address: SocketAddr, wait: Duration) -> io::Result<TcpStream> {

@@ -49,6 +49,10 @@ pub(crate) struct Metadata {
     open: Option<u64>,
     open_for_all: bool,
     tokens: u64,
+    /// The first request of those that together ask about all topics.
+    round: u64,
+    /// Some are still to be asked about in this round.
+    in_round: bool,
     /// Requests in a row after which something was still missing.
     failures: u32,
     last_error: Option<Error>,
@@ -67,6 +71,8 @@ struct Settings {
 struct Wanted {
     used_at: Instant,
     pinned: bool,
+    /// The last request that named it; 0 if none has.
+    asked: u64,
 }
 
 impl Metadata {
@@ -92,6 +98,8 @@ impl Metadata {
             open: None,
             open_for_all: false,
             tokens: 0,
+            round: 0,
+            in_round: false,
             failures: 0,
             last_error: None,
         }
@@ -131,7 +139,7 @@ impl Metadata {
         if let Some(wanted) = self.wanted.get_mut(topic) {
             wanted.used_at = now;
         } else {
-            self.wanted.insert(Arc::clone(topic), Wanted { used_at: now, pinned: false });
+            self.wanted.insert(Arc::clone(topic), Wanted { used_at: now, pinned: false, asked: 0 });
             self.added_since.get_or_insert(now);
         }
     }
@@ -205,13 +213,12 @@ impl Metadata {
         self.stale_since = None;
         self.tokens += 1;
         self.open = Some(self.tokens);
-        self.open_for_all = self.watches;
-        // Those known least come first, so that a limit cannot hide a topic for ever.
-        let mut topics: Vec<_> = self.wanted.keys().cloned().collect();
-        topics.sort_by_key(|topic| self.cluster.topic(topic).is_some());
+        // The names of all are asked for by naming none.
         let all = self.watches;
-        if topics.len() > TOPICS_MAX && !all {
-            topics.truncate(TOPICS_MAX);
+        self.open_for_all = all;
+        let topics = if all { Vec::new() } else { self.next_topics() };
+        self.in_round &= !all;
+        if self.in_round {
             self.added_since = Some(now);
         }
         let create = self.settings.auto_create;
@@ -234,6 +241,25 @@ impl Metadata {
                 })
             }),
         })
+    }
+
+    /// The topics of the next request: all, or so many of them as one takes, and those left over with
+    /// the requests that follow at once. Those known least come first.
+    fn next_topics(&mut self) -> Vec<Arc<str>> {
+        if !self.in_round {
+            self.round = self.tokens;
+        }
+        let open = self.wanted.iter().filter(|(_, wanted)| wanted.asked < self.round);
+        let mut topics: Vec<Arc<str>> = open.map(|(topic, _)| Arc::clone(topic)).collect();
+        topics.sort_by_key(|topic| self.cluster.topic(topic).is_some());
+        self.in_round = topics.len() > TOPICS_MAX;
+        topics.truncate(TOPICS_MAX);
+        for topic in &topics {
+            if let Some(wanted) = self.wanted.get_mut(topic) {
+                wanted.asked = self.tokens;
+            }
+        }
+        topics
     }
 
     /// When [`Metadata::poll_request`] will have something.
@@ -287,6 +313,8 @@ impl Metadata {
             }
             Err(error) => {
                 tracing::debug!(%error, "metadata request failed");
+                // What it named is asked about again.
+                self.in_round = false;
                 self.failures = self.failures.saturating_add(1);
                 self.last_error = Some(error);
                 self.stale_since = Some(now);

@@ -210,3 +210,20 @@ fn records_whose_topic_becomes_known_take_little_more_than_they_took_before() {
         assert!(used <= 65_536 + 16_384, "{used} bytes in batches of {batch}");
     }
 }
+
+#[test]
+fn a_record_costs_one_lookup_at_most_however_many_topics_are_known() {
+    let lookups = |topics: usize| {
+        let face = face("");
+        face.publish((0..topics).map(|number| topic(&format!("topic-{number}"), 1)));
+        let before = topics::LOOKUPS.get();
+        for _ in 0..100 {
+            for name in ["topic-1", "topic-1", "topic-2"] {
+                send(&face, &Record::to(name).value("v")).unwrap();
+            }
+        }
+        topics::LOOKUPS.get() - before
+    };
+    // Two of three change the topic, and only then it is looked up.
+    assert_eq!((lookups(10), lookups(10_000)), (200, 200));
+}

@@ -256,3 +256,43 @@ fn the_names_of_all_topics_are_told_while_they_are_watched() {
     trial.metadata.watch_names(false, trial.now);
     assert_eq!(trial.metadata.names(), None);
 }
+
+#[test]
+fn more_topics_than_a_request_takes_are_asked_about_by_two_and_then_left_alone() {
+    let mut trial = Trial::new();
+    let many = TOPICS_MAX + 3;
+    for number in 0..many {
+        trial.metadata.pin(&format!("topic-{number}").into(), trial.now);
+    }
+    let named = |trial: &Trial, token| {
+        trial.metadata.wanted.values().filter(|wanted| wanted.asked == token).count()
+    };
+    let partition = MetadataResponsePartition { leader_id: 1, ..Default::default() };
+    let names: Vec<String> = (0..many).map(|number| format!("topic-{number}")).collect();
+    let all = || {
+        names.iter().map(|name| MetadataResponseTopic {
+            name: Some(name),
+            partitions: vec![partition.clone()],
+            ..Default::default()
+        })
+    };
+    // The first time, when all is known and aged, and after a request that failed.
+    for round in 0..3 {
+        let mut first = trial.asked().expect("a request is due");
+        assert_eq!(named(&trial, first), TOPICS_MAX);
+        if round == 2 {
+            trial.answer(first, fault());
+            trial.now = trial.metadata.poll_timeout().unwrap();
+            first = trial.asked().expect("again");
+            assert_eq!(named(&trial, first), TOPICS_MAX);
+        }
+        trial.answer(first, Ok(response(all().collect())));
+        let second = trial.asked().expect("the rest follows at once");
+        assert_eq!(named(&trial, second), 3);
+        trial.answer(second, Ok(response(all().collect())));
+        assert_eq!(trial.asked(), None, "all are asked about");
+        let due = trial.metadata.poll_timeout().unwrap();
+        assert_eq!(due.duration_since(trial.now), Duration::from_mins(5), "metadata.max.age.ms");
+        trial.now = due;
+    }
+}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::produce::{Part, ProduceBody};
 use super::queue::Numbering;
-use super::{Open, REQUESTS_MAX, Sender};
+use super::{Open, Sender};
 use crate::state::machine::{Context, Lane, Request, Target};
 
 impl Sender {
@@ -33,7 +33,7 @@ impl Sender {
     /// One request to one broker; whether there was something to send.
     fn produce_to(&mut self, id: i32, keys: &[usize], cx: &mut Context<'_>) -> bool {
         let node = self.nodes.entry(id).or_default();
-        if node.muted_until.is_some_and(|until| until > cx.now) || node.in_flight >= REQUESTS_MAX {
+        if !node.takes(cx.now) {
             return false;
         }
         node.muted_until = None;

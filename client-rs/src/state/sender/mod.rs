@@ -53,6 +53,13 @@ struct Node {
     stalled_since: Option<Instant>,
 }
 
+impl Node {
+    /// Whether it takes a request now.
+    fn takes(&self, now: Instant) -> bool {
+        self.muted_until.is_none_or(|until| until <= now) && self.in_flight < REQUESTS_MAX
+    }
+}
+
 /// A request without an answer yet.
 #[derive(Debug)]
 struct Open {
@@ -252,15 +259,15 @@ impl Sender {
             next.add(Some(opened_at + self.config.topic_timeout()));
         }
         for partition in self.active.iter().filter_map(|&key| self.partitions.get(key)) {
-            next.add(partition.queue.retry_at());
+            // Without a leader, or one that takes nothing now, other news bring the next turn.
+            let node = partition.leader.and_then(|id| self.nodes.get(&id));
+            let takes = node.is_some_and(|node| node.takes(now));
+            next.add(partition.queue.retry_at().filter(|_| takes));
             next.add(partition.queue.expires_at());
             if let Some(open) = partition.open {
                 next.add(Some(open.opened_at + self.config.delivery_timeout));
-                let takes = partition.queue.is_drained() && partition.queue.takes_new();
-                if takes
-                    && partition.leader.is_some()
-                    && self.identity.numbering() != Numbering::Unknown
-                {
+                let takes = takes && partition.queue.is_drained() && partition.queue.takes_new();
+                if takes && self.identity.numbering() != Numbering::Unknown {
                     next.add(Some(open.opened_at + self.config.linger));
                 }
             }

@@ -275,12 +275,13 @@ impl Queue {
             Verdict::Sequence(error) => self.again(index, error, now, |_| Duration::ZERO),
             Verdict::Split(error) => {
                 let halves = if batch.ambiguous { None } else { split(batch) };
-                match halves {
-                    Some((halves, forward)) => {
-                        self.replace(index, halves, forward);
-                        self.retry_at.get_or_insert(now);
-                    }
-                    None => self.refuse(index, error),
+                if let Some((halves, forward)) = halves {
+                    self.replace(index, halves, forward);
+                    self.retry_at.get_or_insert(now);
+                } else {
+                    let (records, bytes) = (batch.records(), batch.len());
+                    let hint = format!("records in its batch: {records}, bytes of that: {bytes}");
+                    self.refuse(index, error.with_hint(hint));
                 }
             }
             Verdict::Reject(error) | Verdict::Fatal(error) => self.refuse(index, error),

@@ -31,6 +31,7 @@ use crate::state::parker::Signal;
 mod brokers;
 mod fates;
 mod flushing;
+mod order;
 mod sending;
 mod sticking;
 mod withdrawing;
@@ -183,11 +184,15 @@ impl Trial {
     }
 
     fn name_producer(&mut self) {
+        self.name_producer_as(40, 0);
+    }
+
+    fn name_producer_as(&mut self, producer_id: i64, producer_epoch: i16) {
         let at =
             self.requests.iter().position(|request| request.body.key() == ApiKey::InitProducerId);
         let request = self.requests.remove(at.expect("a producer id is asked for"));
-        let response =
-            InitProducerIdResponse { producer_id: 40, ..InitProducerIdResponse::default() };
+        let rest = InitProducerIdResponse::default();
+        let response = InitProducerIdResponse { producer_id, producer_epoch, ..rest };
         self.reply(request.token, Ok(answer(&response, 4)));
     }
 

@@ -49,6 +49,14 @@ pub(crate) struct KnownTopic {
     slots: Vec<Arc<Slot>>,
 }
 
+impl KnownTopic {
+    /// Whether this is what senders are shown of it.
+    fn shows(&self, topic: &Topic) -> bool {
+        let leaders = topic.partitions.iter().map(|partition| partition.leader);
+        self.id == topic.id && self.face.leaders.iter().copied().eq(leaders)
+    }
+}
+
 impl Sender {
     /// Takes over what metadata tells, and asks about topics that records wait for.
     pub(super) fn learn(&mut self, cx: &mut Context<'_>) {
@@ -125,6 +133,9 @@ impl Sender {
     /// is new.
     fn learn_topic(&mut self, topic: &Arc<Topic>, cx: &mut Context<'_>) -> Option<Arc<TopicFace>> {
         let known = self.topics.get(&topic.name);
+        if known.is_some_and(|known| known.shows(topic)) {
+            return None;
+        }
         let mut slots = known.map_or_else(Vec::new, |known| known.slots.clone());
         let anew = known.is_some_and(|known| {
             !known.id.is_zero() && !topic.id.is_zero() && known.id != topic.id
@@ -155,10 +166,6 @@ impl Sender {
         }
         let shown: Vec<Arc<Slot>> = slots.iter().take(topic.partitions.len()).cloned().collect();
         let leaders: Vec<Option<i32>> = topic.partitions.iter().map(|at| at.leader).collect();
-        let same = known.is_some_and(|known| known.id == topic.id && known.face.leaders == leaders);
-        if same {
-            return None;
-        }
         let cursor = known.map_or_else(
             || Arc::new(Cursor::new(cx.random.number())),
             |known| Arc::clone(&known.face.cursor),

@@ -46,6 +46,8 @@ fn a_throttled_broker_is_left_alone_for_as_long_as_it_says() {
     trial.answer_with(&sent[0], stored, 1000);
     trial.send("b");
     assert!(trial.produced().is_empty());
+    let over = trial.now + Duration::from_secs(1);
+    assert!(matches!(trial.next, Next::At(at) if at == over), "nothing to do before");
     trial.wait(999);
     assert!(trial.produced().is_empty());
     trial.wait(1);
