@@ -53,3 +53,59 @@ pub(crate) fn of_code(code: ErrorCode, error: Error) -> Verdict {
         _ => Verdict::Reject(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a batch comes to, as one word.
+    fn word(code: ErrorCode) -> &'static str {
+        match of_code(code, Error::from_kafka(code, None)) {
+            Verdict::Stored { .. } => "stored",
+            Verdict::Retry(_) => "retry",
+            Verdict::Reject(_) => "reject",
+            Verdict::Split(_) => "split",
+            Verdict::Sequence(_) => "sequence",
+            Verdict::Fatal(_) => "fatal",
+            Verdict::Lost { .. } => "lost",
+        }
+    }
+
+    /// The codes that Kafka's brokers answer a Produce with [ReplicaManager, KafkaApis].
+    #[test]
+    fn each_code_of_a_produce_answer_has_one_meaning() {
+        for (code, meaning) in [
+            (ErrorCode::OFFSET_OUT_OF_RANGE, "reject"),
+            (ErrorCode::CORRUPT_MESSAGE, "retry"),
+            (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "retry"),
+            (ErrorCode::UNKNOWN_TOPIC_ID, "retry"),
+            (ErrorCode::LEADER_NOT_AVAILABLE, "retry"),
+            (ErrorCode::NOT_LEADER_OR_FOLLOWER, "lost"),
+            (ErrorCode::REQUEST_TIMED_OUT, "lost"),
+            (ErrorCode::NETWORK_EXCEPTION, "lost"),
+            (ErrorCode::KAFKA_STORAGE_ERROR, "lost"),
+            (ErrorCode::MESSAGE_TOO_LARGE, "split"),
+            (ErrorCode::RECORD_LIST_TOO_LARGE, "split"),
+            (ErrorCode::INVALID_TOPIC_EXCEPTION, "reject"),
+            (ErrorCode::NOT_ENOUGH_REPLICAS, "retry"),
+            (ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND, "lost"),
+            (ErrorCode::INVALID_REQUIRED_ACKS, "reject"),
+            (ErrorCode::TOPIC_AUTHORIZATION_FAILED, "reject"),
+            (ErrorCode::CLUSTER_AUTHORIZATION_FAILED, "fatal"),
+            (ErrorCode::INVALID_TIMESTAMP, "reject"),
+            (ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT, "reject"),
+            (ErrorCode::POLICY_VIOLATION, "reject"),
+            (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence"),
+            (ErrorCode::DUPLICATE_SEQUENCE_NUMBER, "stored"),
+            (ErrorCode::INVALID_PRODUCER_EPOCH, "sequence"),
+            (ErrorCode::UNKNOWN_PRODUCER_ID, "sequence"),
+            (ErrorCode::PRODUCER_FENCED, "fatal"),
+            (ErrorCode::INVALID_RECORD, "reject"),
+            (ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, "reject"),
+            (ErrorCode::UNKNOWN_SERVER_ERROR, "reject"),
+            (ErrorCode(9_999), "reject"),
+        ] {
+            assert_eq!(word(code), meaning, "{code}");
+        }
+    }
+}

@@ -92,3 +92,26 @@ fn a_producer_whose_last_epoch_is_used_up_asks_for_another_id() {
     trial.store(&again, 7);
     assert_eq!(token.delivery().offset, 7);
 }
+
+/// KAFKA-19012: a checksum covers neither topic nor partition, so bytes that were used again too
+/// early would be another partition's valid batch.
+#[test]
+fn bytes_that_are_being_written_are_not_used_again_before_that_has_ended() {
+    let mut trial = Trial::ready("", &[1, 1]);
+    let token = trial.send_to(0, "first");
+    trial.turn();
+    let request = trial.requests.remove(0);
+    let begun = sent(&request);
+    trial.begin(&begun);
+    let used = trial.face.memory.used();
+    trial.wait(120_000);
+    assert_eq!(token.error().kind(), ErrorKind::DeliveryTimeout, "nobody waits for it any more");
+    assert_eq!(trial.face.memory.used(), used, "and its bytes are still being written");
+    for _ in 0..100 {
+        trial.send_to(1, "other");
+    }
+    assert_eq!(sent(&request).batches, begun.batches);
+    let before = trial.face.memory.used();
+    drop(request);
+    assert!(trial.face.memory.used() < before, "then they can be used again");
+}
