@@ -94,6 +94,10 @@ typedef enum {
      */
     OTTLA_ERR_SERIALIZATION = 9,
     /**
+     * A key or a value is not what its deserializer reads.
+     */
+    OTTLA_ERR_DESERIALIZATION = 10,
+    /**
      * There is no room for the record now; nothing was kept of it.
      */
     OTTLA_ERR_BUFFER_FULL = 20,

@@ -26,6 +26,8 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_FORKED = 8,
     /// A key or a value could not be turned into bytes.
     OTTLA_ERR_SERIALIZATION = 9,
+    /// A key or a value is not what its deserializer reads.
+    OTTLA_ERR_DESERIALIZATION = 10,
     /// There is no room for the record now; nothing was kept of it.
     OTTLA_ERR_BUFFER_FULL = 20,
     /// The time given to the call was over; what it began goes on.
@@ -114,6 +116,7 @@ impl ottla_error_code_t {
             7 => Self::OTTLA_ERR_INVALID_STATE,
             8 => Self::OTTLA_ERR_FORKED,
             9 => Self::OTTLA_ERR_SERIALIZATION,
+            10 => Self::OTTLA_ERR_DESERIALIZATION,
             20 => Self::OTTLA_ERR_BUFFER_FULL,
             21 => Self::OTTLA_ERR_TIMEOUT,
             22 => Self::OTTLA_ERR_DELIVERY_TIMEOUT,

@@ -20,6 +20,8 @@ export type ErrorCode =
   | 'Forked'
   /** A key or a value could not be turned into bytes. */
   | 'Serialization'
+  /** A key or a value is not what its deserializer reads. */
+  | 'Deserialization'
   /** There is no room for the record now; nothing was kept of it. */
   | 'BufferFull'
   /** The time given to the call was over; what it began goes on. */

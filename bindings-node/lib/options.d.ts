@@ -383,8 +383,9 @@ export interface ConsumerOptions extends CommonOptions {
   /** The same as `fetchMaxWait`. */
   'fetch.max.wait.ms'?: number
   /**
-   * Memory for records fetched ahead of the program, over all partitions. Default 67108864 bytes;
-   * from 1 to 1099511627776.
+   * Memory for records fetched ahead of the program, over all partitions, decompressed ones
+   * included. A quarter is kept for those; a batch that alone is larger is read all the same.
+   * Default 67108864 bytes; from 1 to 1099511627776.
    */
   fetchBufferMemory?: number
   /** The same as `fetchBufferMemory`. */

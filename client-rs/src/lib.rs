@@ -48,8 +48,9 @@ pub use admin::{
 };
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{
-    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Headers, OffsetAndMetadata,
-    OffsetAndTimestamp, OffsetForTime, Piece, RebalanceListener, RecordRow, RecordView,
+    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Deserializer, Headers,
+    OffsetAndMetadata, OffsetAndTimestamp, OffsetForTime, Piece, RebalanceListener, RecordRow,
+    RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use ottla_protocol::Uuid;

@@ -107,6 +107,13 @@ class SerializationError(UsageError):
     number = 9
 
 
+class DeserializationError(UsageError):
+    """A key or a value is not what its deserializer reads."""
+
+    kind = "Deserialization"
+    number = 10
+
+
 class BufferFullError(RetriableError):
     """There is no room for the record now; nothing was kept of it."""
 
@@ -370,6 +377,7 @@ BY_NUMBER: dict[int, type[Error]] = {
     7: InvalidStateError,
     8: ForkedError,
     9: SerializationError,
+    10: DeserializationError,
     20: BufferFullError,
     21: TimeoutError,
     22: DeliveryTimeoutError,
@@ -423,6 +431,7 @@ __all__ = [
     "InvalidStateError",
     "ForkedError",
     "SerializationError",
+    "DeserializationError",
     "BufferFullError",
     "TimeoutError",
     "DeliveryTimeoutError",

@@ -232,8 +232,9 @@ class ConsumerOptions(CommonOptions, total=False):
     fetch_max_wait: int
     fetch_max_wait_ms: int
 
-    #: Memory for records fetched ahead of the program, over all partitions. Default 67108864 bytes;
-    #: from 1 to 1099511627776.
+    #: Memory for records fetched ahead of the program, over all partitions, decompressed ones
+    #: included. A quarter is kept for those; a batch that alone is larger is read all the same.
+    #: Default 67108864 bytes; from 1 to 1099511627776.
     fetch_buffer_memory: int
 
     #: Whether records of open and aborted transactions are read. read_committed is refused until

@@ -14,10 +14,6 @@ use crate::state::fetcher::Fetched;
 /// Most bytes that one compressed batch may grow to: what Kafka's brokers accept in a request.
 const BATCH_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// So much is decoded at a time, and the rest of a fetch when that was taken: many small batches can
-/// hold a thousand times their bytes.
-const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
-
 /// Records of one partition that came in one fetch, in the order of their offsets.
 ///
 /// Cheap to clone. It may be kept, and read from any thread, for as long as one likes, also after
@@ -39,6 +35,8 @@ pub(super) struct Shared {
     /// Where to read on behind all of it.
     next: i64,
     high_watermark: i64,
+    /// What its records take, decompressed.
+    memory_bytes: usize,
 }
 
 /// One record batch as it stood in the log.
@@ -51,16 +49,21 @@ struct Chunk {
 }
 
 impl Shared {
-    /// Checks and indexes what was fetched, up to a bound of memory; what is beyond that, or behind
-    /// it cannot be read, is left for the next time.
+    /// Checks and indexes what was fetched, up to so many bytes of memory and one batch at least;
+    /// what is beyond that, or behind it cannot be read, is left for the next time. Many small
+    /// batches can hold a thousand times their bytes.
     ///
     /// The error is that of the first batch, and names topic, partition and offset.
-    pub(super) fn decode(fetched: &Fetched, lease: u64) -> Result<(Self, Option<Fetched>), Error> {
+    pub(super) fn decode(
+        fetched: &Fetched,
+        lease: u64,
+        bytes_max: usize,
+    ) -> Result<(Self, Option<Fetched>), Error> {
         let mut chunks = Vec::with_capacity(fetched.batches.len());
         let (mut len, mut decoded) = (0, 0);
         let mut rest = None;
         for (at, bytes) in fetched.batches.iter().enumerate() {
-            if decoded >= DECODED_BYTES_MAX {
+            if at > 0 && decoded >= bytes_max {
                 rest = Some(fetched.rest_from(at));
                 break;
             }
@@ -92,12 +95,17 @@ impl Shared {
             len,
             next: rest.as_ref().map_or(fetched.next, |rest| rest.start),
             high_watermark: fetched.high_watermark,
+            memory_bytes: decoded,
         };
         Ok((shared, rest))
     }
 
     pub(super) const fn len(&self) -> usize {
         self.len
+    }
+
+    pub(super) const fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// The chunk of a record, and the record's place in it.
@@ -147,11 +155,12 @@ fn decode_one(bytes: &Bytes) -> Result<IndexedBatch, Box<dyn std::error::Error +
 }
 
 impl Fetched {
-    /// The batches from this one on. Their bytes are off the books already.
+    /// The batches from this one on.
     fn rest_from(&self, at: usize) -> Self {
         let batches = self.batches.get(at..).unwrap_or_default().to_vec();
         let start = batches.first().map_or(self.next, offset_of).max(self.start);
-        Self { partition: self.partition.clone(), batches, start, bytes: 0, ..*self }
+        let bytes = batches.iter().map(Bytes::len).sum();
+        Self { partition: self.partition.clone(), batches, start, bytes, ..*self }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -88,7 +89,7 @@ pub struct ConsumerStats {
     pub rebalances: u64,
     /// Times that the group was left since no poll came within `max.poll.interval.ms`.
     pub late_polls: u64,
-    /// Bytes fetched ahead and not given out yet.
+    /// Bytes fetched ahead and not given out yet, decompressed where that was begun.
     pub buffered: usize,
     /// Times that a partition was fetched anew because nothing had come of it for 30 seconds.
     pub restarts: u64,
@@ -142,6 +143,30 @@ struct Current {
     shared: Arc<Shared>,
     /// The first record not given out yet.
     at: usize,
+    /// What all batches that are being given out take; it counts this one until all of it was.
+    decoded: Arc<AtomicUsize>,
+}
+
+impl Current {
+    fn new(shared: Arc<Shared>, at: usize, decoded: &Arc<AtomicUsize>) -> Self {
+        decoded.fetch_add(shared.memory_bytes(), Ordering::Relaxed);
+        Self { shared, at, decoded: Arc::clone(decoded) }
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        self.decoded.fetch_sub(self.shared.memory_bytes(), Ordering::Relaxed);
+    }
+}
+
+/// Most that is decompressed ahead at a time, however large the budget.
+const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The part of the budget that is kept free for decompressed records: half of it is decoded at a
+/// time, so that one batch more fits in.
+pub(super) fn decoded_share(budget: usize) -> usize {
+    (budget / 4).min(2 * DECODED_BYTES_MAX)
 }
 
 impl fmt::Debug for Current {
@@ -179,6 +204,8 @@ struct Inner {
     rebalances: Rebalances,
     refill_below: usize,
     buffered: usize,
+    /// Memory of what is decoded and not given out yet.
+    decoded: Arc<AtomicUsize>,
     budget: usize,
     polls: u64,
     /// Signs of life that are no polls.

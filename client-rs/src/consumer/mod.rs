@@ -2,6 +2,7 @@
 
 mod batch;
 mod commit;
+mod deserialize;
 mod engine;
 mod face;
 mod offsets;
@@ -30,6 +31,7 @@ use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
 
 pub use batch::{Batch, ConsumerRecord, Piece};
 pub use commit::{Commit, Committed, OffsetAndMetadata};
+pub use deserialize::Deserializer;
 pub use face::ConsumerStats;
 pub use offsets::{OffsetAndTimestamp, OffsetForTime};
 pub use ottla_protocol::record::{Headers, RecordRow, RecordView};

@@ -83,6 +83,8 @@ kinds! {
     Forked = 8 Usage,
     /// A key or a value could not be turned into bytes.
     Serialization = 9 Usage,
+    /// A key or a value is not what its deserializer reads.
+    Deserialization = 10 Usage,
 
     /// There is no room for the record now; nothing was kept of it.
     BufferFull = 20 Retriable,

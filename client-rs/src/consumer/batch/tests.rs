@@ -29,18 +29,22 @@ fn offsets(shared: &Shared) -> Vec<i64> {
     (0..shared.len()).filter_map(|at| shared.get(at)).map(|record| record.offset).collect()
 }
 
+/// So much is decoded at a time.
+const LIMIT: usize = 32 * 1024 * 1024;
+
 #[test]
 fn a_fetch_that_holds_more_than_its_bytes_is_decoded_part_by_part() {
     let mib = 1024 * 1024;
     let batches: Vec<Bytes> = (0..6).map(|at| zeros(at * 2, 6 * mib)).collect();
     assert!(batches.iter().map(Bytes::len).sum::<usize>() < mib);
-    let (shared, rest) = Shared::decode(&fetched(1, batches.clone()), 3).unwrap();
+    let (shared, rest) = Shared::decode(&fetched(1, batches.clone()), 3, LIMIT).unwrap();
     assert_eq!(offsets(&shared), [1, 2, 3, 4, 5], "36 MiB");
     let rest = rest.expect("three more batches");
-    assert_eq!((rest.start, rest.next, rest.bytes, rest.position), (6, 17, 0, 7));
+    assert_eq!((rest.start, rest.next, rest.position), (6, 17, 7));
     assert_eq!(rest.batches, batches[3..]);
+    assert_eq!(rest.bytes, batches[3..].iter().map(Bytes::len).sum::<usize>());
     assert_eq!(shared.mark(5).offset, 6, "finished up to the rest");
-    let (shared, rest) = Shared::decode(&rest, 3).unwrap();
+    let (shared, rest) = Shared::decode(&rest, 3, LIMIT).unwrap();
     assert_eq!(offsets(&shared), [6, 7, 8, 9, 10, 11]);
     assert_eq!((rest, shared.mark(6).offset), (None, 17));
 }
@@ -50,9 +54,9 @@ fn good_batches_come_before_the_error_of_a_bad_one() {
     let mut bad = zeros(2, 10).to_vec();
     bad[61] ^= 0xff;
     let batches = vec![zeros(0, 10), Bytes::from(bad), zeros(4, 10)];
-    let (shared, rest) = Shared::decode(&fetched(0, batches), 3).unwrap();
+    let (shared, rest) = Shared::decode(&fetched(0, batches), 3, LIMIT).unwrap();
     assert_eq!((offsets(&shared), shared.mark(2).offset), (vec![0, 1], 2));
-    let error = Shared::decode(&rest.expect("the bad one"), 3).err().expect("corrupt");
+    let error = Shared::decode(&rest.expect("the bad one"), 3, LIMIT).err().expect("corrupt");
     assert_eq!(error.kind(), ErrorKind::CorruptBatch);
     assert!(error.to_string().contains("offset 2 of"), "{error}");
 }
@@ -66,7 +70,8 @@ fn a_batch_that_holds_more_than_a_request_could_is_an_error_and_not_memory() {
     let length = i32::try_from(body.len() + 49).unwrap();
     bomb[8..12].copy_from_slice(&length.to_be_bytes());
     bomb.extend_from_slice(&body);
-    let error = Shared::decode(&fetched(0, vec![Bytes::from(bomb)]), 3).err().expect("too large");
+    let error =
+        Shared::decode(&fetched(0, vec![Bytes::from(bomb)]), 3, LIMIT).err().expect("too large");
     assert_eq!(error.kind(), ErrorKind::CorruptBatch);
     assert!(error.to_string().contains("more than the limit of 104857600 bytes"), "{error}");
 }

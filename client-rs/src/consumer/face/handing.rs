@@ -51,13 +51,14 @@ impl Inner {
             current.at = at;
             return;
         }
+        let decoded = Arc::clone(&self.decoded);
         let Some(part) = self.part(&shared.partition, shared.position) else { return };
         if part.lease != shared.lease || at >= shared.len() {
             return;
         }
         match part.begun.front_mut().filter(same) {
             Some(current) => current.at = at,
-            None => part.begun.push_front(Current { shared: Arc::clone(shared), at }),
+            None => part.begun.push_front(Current::new(Arc::clone(shared), at, &decoded)),
         }
         self.list(&shared.partition);
     }

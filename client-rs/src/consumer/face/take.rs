@@ -1,9 +1,13 @@
 //! The application's side of the face: taking records, and asking for things.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks, Rebalance};
+use super::{
+    Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks, Rebalance,
+    decoded_share,
+};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
 use crate::consumer::commit::OffsetAndMetadata;
 use crate::driver::{self, clock};
@@ -105,13 +109,16 @@ impl Face {
                     }
                 }
                 Step::Decode(fetched, lease) => {
-                    let refill = inner.needs_refill(&fetched);
+                    let bytes_max = inner.decode_limit();
                     drop(inner);
-                    if refill {
+                    let decoded = Shared::decode(&fetched, lease, bytes_max);
+                    inner = self.lock();
+                    let kept = decoded
+                        .as_ref()
+                        .map_or(0, |(_, rest)| rest.as_ref().map_or(0, |rest| rest.bytes));
+                    if inner.needs_refill(&fetched, fetched.bytes.saturating_sub(kept)) {
                         self.wake.wake();
                     }
-                    let decoded = Shared::decode(&fetched, lease);
-                    inner = self.lock();
                     if let Err((error, seek)) = inner.install(&fetched, lease, decoded) {
                         inner.commands.push(seek);
                         drop(inner);
@@ -336,7 +343,8 @@ impl Face {
 
     pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
         let inner = self.lock();
-        ConsumerStats { buffered: inner.buffered, ..inner.stats }
+        let decoded = inner.decoded.load(Ordering::Relaxed);
+        ConsumerStats { buffered: inner.buffered + decoded, ..inner.stats }
     }
 
     /// Why no call can be served any more, if so.
@@ -392,9 +400,14 @@ impl Inner {
         Ok(Step::Nothing)
     }
 
-    /// Takes fetched bytes off the books; whether the machine should fetch more now.
-    fn needs_refill(&mut self, fetched: &Fetched) -> bool {
-        let bytes = fetched.bytes;
+    /// How much more may be decoded ahead.
+    fn decode_limit(&self) -> usize {
+        let most = decoded_share(self.budget) / 2;
+        most.saturating_sub(self.decoded.load(Ordering::Relaxed))
+    }
+
+    /// Takes decoded bytes off the books of what was fetched; whether the machine should fetch more now.
+    fn needs_refill(&mut self, fetched: &Fetched, bytes: usize) -> bool {
         let half = self.budget / 2;
         let (before, refill_below) = (self.buffered, self.refill_below);
         self.consumed.push((fetched.partition.clone(), fetched.position, bytes));
@@ -416,6 +429,7 @@ impl Inner {
     ) -> Result<(), (Error, Command)> {
         let partition = &fetched.partition;
         let id = self.id();
+        let books = Arc::clone(&self.decoded);
         let Some(part) = self.parts.get_mut(partition).filter(|part| part.lease == lease) else {
             // Revoked meanwhile.
             return Ok(());
@@ -453,7 +467,7 @@ impl Inner {
             self.list(partition);
             return Ok(());
         }
-        let current = Current { shared, at: 0 };
+        let current = Current::new(shared, 0, &books);
         if part.paused || part.held || part.untold || self.current.is_some() {
             part.begun.push_back(current);
         } else {

@@ -1,0 +1,355 @@
+//! The cases of `conformance/clients`: what a client does with what brokers do.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+#![allow(clippy::disallowed_methods, reason = "tests measure real time against a limit")]
+#![allow(clippy::print_stdout, reason = "a case that fails shows its lines")]
+
+mod patience;
+mod stage;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ottla::{Consumer, ErrorKind, Options, TopicPartition};
+use ottla_protocol::{ApiKey, ErrorCode};
+use patience::{LIMIT, within_limit};
+use stage::{Act, Stage, TOPIC, pieces};
+
+/// A case under way.
+struct Case {
+    stage: Stage,
+    options: Vec<(String, String)>,
+    consumer: Option<Consumer>,
+    /// Offsets given of each partition, and not looked at yet.
+    given: BTreeMap<i32, Vec<i64>>,
+    delivered: usize,
+}
+
+fn part(text: &str) -> TopicPartition {
+    TopicPartition::new(TOPIC, text.parse().unwrap_or_else(|_| panic!("no partition: {text}")))
+}
+
+/// `3..5,9` as 3, 4, 5, 9; `none` as nothing.
+fn offsets(text: &str) -> Vec<i64> {
+    if text == "none" {
+        return Vec::new();
+    }
+    let range = |word: &str| {
+        let (first, last) = word.split_once("..").unwrap_or((word, word));
+        first.parse::<i64>().unwrap()..=last.parse::<i64>().unwrap()
+    };
+    text.split(',').flat_map(range).collect()
+}
+
+impl Case {
+    fn new(brokers: i32) -> Self {
+        let (options, consumer) = (Vec::new(), None);
+        let (stage, given) = (Stage::start(brokers), BTreeMap::new());
+        Self { stage, options, consumer, given, delivered: 0 }
+    }
+
+    /// The client; it is made when a line first needs it.
+    fn consumer(&mut self) -> Consumer {
+        let (stage, options) = (&self.stage, &self.options);
+        let consumer = self.consumer.get_or_insert_with(|| {
+            let mut all = Options::new()
+                .set("bootstrap.servers", &stage.bootstrap())
+                .and_then(|all| all.set("group.id", "g"))
+                .and_then(|all| all.set("auto.offset.reset", "earliest"))
+                .and_then(|all| all.set("heartbeat.interval.ms", "20"))
+                .unwrap();
+            for (name, value) in options {
+                all = all.set(name, value).unwrap();
+            }
+            let consumer = Consumer::new(&all).unwrap();
+            consumer.subscribe(&[TOPIC]).unwrap();
+            consumer
+        });
+        consumer.clone()
+    }
+
+    fn line(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "partitions" => self.stage.with(|world| {
+                let count: i32 = rest.parse().unwrap();
+                world.logs = (0..count).map(|at| (at, Vec::new())).collect();
+                world.share = (0..count).collect();
+            }),
+            "option" => {
+                let (name, value) = rest.split_once(' ').unwrap();
+                self.options.push((name.into(), value.into()));
+            }
+            "log" | "start" | "committed" | "leader" => self.state(word, rest),
+            "elect" | "recreate" | "rebalance" | "gone" | "back" => self.event(word, rest),
+            "act" => self.act(rest),
+            "expect" => self.expect(rest),
+            _ => self.client(word, rest),
+        }
+    }
+
+    fn state(&self, word: &str, rest: &str) {
+        let (at, rest) = rest.split_once(' ').unwrap();
+        let at: i32 = at.parse().unwrap();
+        self.stage.with(|world| match word {
+            "log" => {
+                let found = pieces(rest, world.epoch);
+                world.logs.get_mut(&at).unwrap().extend(found);
+            }
+            "start" => drop(world.starts.insert(at, rest.parse().unwrap())),
+            "committed" => drop(world.committed.insert(at, rest.parse().unwrap())),
+            _ => drop(world.leaders.insert(at, rest.parse().unwrap())),
+        });
+    }
+
+    fn event(&self, word: &str, rest: &str) {
+        self.stage.with(|world| match word {
+            // Another broker's log takes the place of this one, in a new epoch.
+            "elect" => {
+                let (at, end) = rest.split_once(' ').unwrap();
+                let end: i64 = end.parse().unwrap();
+                world.epoch += 1;
+                let log = world.logs.get_mut(&at.parse().unwrap()).unwrap();
+                log.retain(|(base, ..)| *base < end);
+            }
+            "recreate" => {
+                world.topic_id += 1;
+                world.logs.values_mut().for_each(Vec::clear);
+            }
+            "rebalance" => {
+                world.share = offsets(rest).iter().map(|&at| i32::try_from(at).unwrap()).collect();
+                world.rebalance = true;
+            }
+            "gone" => world.gone.push(rest.parse().unwrap()),
+            _ => world.gone.retain(|node| node.to_string() != rest),
+        });
+    }
+
+    /// `act API BROKER WHAT`, for the next request of that API to that broker.
+    fn act(&self, rest: &str) {
+        let mut words = rest.splitn(3, ' ');
+        let (api, node, what) =
+            (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let key = match api {
+            "Fetch" => ApiKey::Fetch,
+            "Metadata" => ApiKey::Metadata,
+            "ListOffsets" => ApiKey::ListOffsets,
+            other => panic!("no such API here: {other}"),
+        };
+        let (what, how) = what.split_once(' ').unwrap_or((what, ""));
+        let act = match what {
+            "refuse" => Act::Refuse(code(how)),
+            "nearer" => Act::Nearer(how.parse().unwrap()),
+            "throttle" => Act::Throttle(Duration::from_millis(how.parse().unwrap())),
+            "records" => {
+                let (at, how) = how.split_once(' ').unwrap();
+                let bytes = pieces(how, 5).into_iter().flat_map(|(.., bytes)| bytes).collect();
+                Act::Records(at.parse().unwrap(), bytes)
+            }
+            "close" => Act::Close,
+            "misdirect" => Act::Misdirect,
+            "address" => {
+                let (host, port) = how.split_once(' ').unwrap();
+                Act::Address(host.into(), port.parse().unwrap())
+            }
+            "leaderless" => Act::Leaderless,
+            other => panic!("no such act: {other}"),
+        };
+        self.stage.with(|world| world.act(key, node.parse().unwrap(), act));
+    }
+
+    fn client(&mut self, word: &str, rest: &str) {
+        let consumer = self.consumer();
+        let (at, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        match word {
+            "read" => self.read(at, &offsets(rest)),
+            "error" => {
+                let kind = ErrorKind::from_name(at).unwrap_or_else(|| panic!("no kind {at}"));
+                let error = self.fault();
+                assert_eq!(error.kind(), kind, "{error:?}");
+                let text = error.to_string();
+                assert!(text.contains(rest), "{rest} is not in: {text}");
+            }
+            "assigned" => {
+                let wanted: Vec<_> = offsets(at).iter().map(|at| part(&at.to_string())).collect();
+                self.until("that assignment", |_| consumer.assignment() == wanted);
+                // What was given before of others was given rightly.
+                self.given.retain(|at, _| wanted.contains(&TopicPartition::new(TOPIC, *at)));
+            }
+            "seek" => {
+                consumer.seek(&part(at), rest.parse().unwrap()).unwrap();
+                self.given.remove(&part(at).partition);
+            }
+            "before-end" => {
+                consumer.seek_before_end(&part(at), rest.parse().unwrap(), LIMIT).unwrap();
+                self.given.remove(&part(at).partition);
+            }
+            "pause" | "resume" => {
+                let parts: Vec<_> = offsets(at).iter().map(|at| part(&at.to_string())).collect();
+                let done =
+                    if word == "pause" { consumer.pause(&parts) } else { consumer.resume(&parts) };
+                done.unwrap();
+            }
+            other => panic!("no such line: {other}"),
+        }
+    }
+
+    /// Takes what comes until `enough`.
+    fn until(&mut self, what: &str, mut enough: impl FnMut(&mut Self) -> bool) {
+        let (consumer, deadline) = (self.consumer(), Instant::now() + LIMIT);
+        while !enough(self) {
+            assert!(Instant::now() < deadline, "{what} never came: {:?}", self.given);
+            if let Some(record) = consumer.poll(Duration::from_millis(5)).unwrap() {
+                let text = std::str::from_utf8(record.value().unwrap()).unwrap();
+                assert_eq!(text, record.offset().to_string(), "the record is another's");
+                self.delivered += text.len();
+                self.given.entry(record.partition()).or_default().push(record.offset());
+            }
+        }
+    }
+
+    /// These offsets of a partition come next, and in this order.
+    fn read(&mut self, at: &str, wanted: &[i64]) {
+        let index = part(at).partition;
+        self.until(&format!("{wanted:?} of {at}"), |case| {
+            case.given.get(&index).map_or(0, Vec::len) >= wanted.len()
+        });
+        let given = self.given.entry(index).or_default();
+        let first: Vec<i64> = given.drain(..wanted.len()).collect();
+        assert_eq!(first, wanted, "of partition {at}");
+    }
+
+    fn fault(&mut self) -> ottla::Error {
+        let (consumer, deadline) = (self.consumer(), Instant::now() + LIMIT);
+        loop {
+            assert!(Instant::now() < deadline, "no error came");
+            match consumer.poll(Duration::from_millis(5)) {
+                Ok(None) => {}
+                Ok(Some(record)) => panic!("a record came in place of an error: {record:?}"),
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn expect(&mut self, rest: &str) {
+        let (what, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (at, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        match what {
+            // Offsets at which a partition was asked of any broker and got something.
+            "fetched" => {
+                let index = part(at).partition;
+                let found: Vec<i64> = self.stage.with(|world| {
+                    let mine = world.fetched.iter().filter(|(_, at, _)| *at == index);
+                    mine.map(|(.., offset)| *offset).collect()
+                });
+                assert_eq!(found, offsets(rest), "fetches of {at}");
+            }
+            // The brokers that were asked, in order.
+            "asked" => {
+                let index = part(at).partition;
+                let found: Vec<i64> = self.stage.with(|world| {
+                    let mine = world.fetched.iter().filter(|(_, at, _)| *at == index);
+                    mine.map(|(node, ..)| i64::from(*node)).collect()
+                });
+                assert_eq!(found, offsets(rest), "brokers asked for {at}");
+            }
+            "position" => {
+                let (consumer, offset) = (self.consumer(), rest.parse().unwrap());
+                self.until(&format!("position {offset} of {at}"), |_| {
+                    consumer.position(&part(at)) == Some(offset)
+                });
+                self.nothing_given();
+            }
+            "resets" => {
+                let resets = self.consumer().stats().resets;
+                assert_eq!(resets.to_string(), at, "positions that did not hold");
+            }
+            "patience" => {
+                let impatient = self.stage.with(|world| world.impatient.clone());
+                assert_eq!(impatient, Vec::<String>::new());
+            }
+            "described" => {
+                let others = self.stage.with(|world| {
+                    let all = world.described.iter().filter(|name| *name != TOPIC);
+                    all.cloned().collect::<Vec<_>>()
+                });
+                assert_eq!(others, Vec::<String>::new(), "topics that nobody uses");
+            }
+            // Bytes sent in all by the brokers: so many times what stands in their logs at most.
+            "sent" => self.stage.with(|world| {
+                let logs = world.logs.values().flatten().map(|(.., bytes)| bytes.len());
+                let (sent, logged) = (world.sent, logs.sum::<usize>());
+                let most = logged * at.parse::<usize>().unwrap() / 100;
+                assert!(sent <= most, "{sent} bytes were fetched of {logged}");
+            }),
+            other => panic!("no such expectation: {other}"),
+        }
+    }
+
+    fn nothing_given(&self) {
+        let left = self.given.values().filter(|given| !given.is_empty()).count();
+        assert_eq!(left, 0, "records that no line reads: {:?}", self.given);
+    }
+}
+
+fn code(name: &str) -> ErrorCode {
+    let mut all = (-1..200).map(ErrorCode::from);
+    all.find(|code| code.name() == name).unwrap_or_else(|| panic!("no such code: {name}"))
+}
+
+/// Runs a file's cases; how many there were.
+fn run(file: &str) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/clients");
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let mut count = 0;
+    for case in text.split("\ncase ").skip(1) {
+        let (name, lines) = case.split_once('\n').unwrap();
+        println!("{file}: {name}");
+        count += 1;
+        let lines: Vec<&str> = lines
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .collect();
+        let brokers = lines.iter().find_map(|line| line.strip_prefix("brokers "));
+        let mut under_way = Case::new(brokers.map_or(1, |count| count.parse().unwrap()));
+        under_way.line("partitions 1");
+        for line in lines.iter().filter(|line| !line.starts_with("brokers ")) {
+            println!("  {line}");
+            under_way.line(line);
+        }
+        under_way.nothing_given();
+        if let Some(consumer) = &under_way.consumer {
+            consumer.close(LIMIT).unwrap();
+        }
+    }
+    count
+}
+
+macro_rules! files {
+    ($($name:ident $count:literal,)+) => {
+        $(#[test]
+        fn $name() {
+            within_limit(|| {
+                assert_eq!(run(concat!(stringify!($name), ".txt")), $count, "cases of the file");
+            });
+        })+
+
+        #[test]
+        fn every_file_of_cases_is_run() {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/clients");
+            let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+            let files = files.filter_map(|name| name.to_str()?.strip_suffix(".txt").map(str::to_owned));
+            let mut files: Vec<String> = files.collect();
+            files.sort_unstable();
+            assert_eq!(files, [$(stringify!($name)),+]);
+        }
+    };
+}
+
+files! {
+    malformed 9,
+    positions 9,
+    replicas 3,
+}

@@ -1,0 +1,86 @@
+//! Keys and values of other types than bytes, and memory that compressed records take.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod clients;
+mod patience;
+
+use std::cell::Cell;
+use std::error::Error as _;
+
+use clients::{member, producer};
+use ottla::{BigEndian, ErrorKind, Plain, Record};
+use ottla_broker::{Broker, BrokerConfig};
+use patience::LIMIT;
+
+fn broker(partitions: i32) -> Broker {
+    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
+    broker.create_topic("t", partitions).unwrap();
+    broker
+}
+
+#[test]
+fn fields_are_read_when_they_are_touched_and_their_bytes_stay() {
+    let broker = broker(1);
+    let producer = producer(&broker.bootstrap(), &[]);
+    let typed = producer.typed::<i64, str>(BigEndian, Plain);
+    drop(typed.send(&Record::to("t"), Some(&-7), Some("two apples")).unwrap());
+    drop(typed.send(&Record::to("t"), None, None).unwrap());
+    drop(producer.send(&Record::to("t").key("1").value(&[0xff, 0x00])).unwrap());
+    producer.close(LIMIT).unwrap();
+    let consumer = member(&broker.bootstrap(), "t", &[]);
+    let record = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!(record.key_with::<i64>(&BigEndian).unwrap(), Some(-7));
+    assert_eq!(record.value_with::<&str>(&Plain).unwrap(), Some("two apples"));
+    let calls = Cell::new(0);
+    let length = |topic: &str, bytes: &[u8]| {
+        assert_eq!(topic, "t");
+        calls.set(calls.get() + 1);
+        Ok::<_, std::convert::Infallible>(bytes.len())
+    };
+    assert_eq!(calls.get(), 0);
+    assert_eq!(record.value_with(&length).unwrap(), Some(10));
+    let null = consumer.poll(LIMIT).unwrap().unwrap();
+    assert_eq!((null.key_with(&length).unwrap(), null.value_with(&length).unwrap()), (None, None));
+    assert_eq!(calls.get(), 1, "null is no matter for deserializers");
+    let bad = consumer.poll(LIMIT).unwrap().unwrap();
+    let error = bad.value_with::<String>(&Plain).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deserialization);
+    assert_eq!((error.topic(), error.partition()), (Some("t"), Some(0)));
+    assert!(error.to_string().contains("the value of the record at offset 2 of t-0"), "{error}");
+    assert!(error.source().unwrap().to_string().contains("utf-8"), "{error:?}");
+    assert_eq!(bad.value(), Some([0xff, 0x00].as_slice()), "the bytes are there as they came");
+    let error = bad.key_with::<i32>(&BigEndian).unwrap_err();
+    assert!(error.to_string().contains("4 bytes was expected, and there are 1"), "{error}");
+    consumer.close(LIMIT).unwrap();
+}
+
+/// Compressed a thousandfold, much less than the budget is fetched, and much more comes out of it.
+#[test]
+fn decompressed_records_count_in_the_budget() {
+    const BUDGET: usize = 8 * 1024 * 1024;
+    let broker = broker(4);
+    let producer = producer(&broker.bootstrap(), &[("compression.type", "zstd")]);
+    let value = vec![b'0'; 100_000];
+    for number in 0..1_600 {
+        drop(producer.send(&Record::to("t").partition(number % 4).value(&value)).unwrap());
+    }
+    producer.close(LIMIT).unwrap();
+    let budget = BUDGET.to_string();
+    let consumer = member(&broker.bootstrap(), "t", &[("fetch.buffer.memory", &budget)]);
+    let (mut most, mut count) = (0, 0);
+    while count < 1_600 {
+        let record = consumer.poll(LIMIT).unwrap().unwrap();
+        assert_eq!(record.value().map(<[u8]>::len), Some(value.len()));
+        count += 1;
+        // Partitions are left half read, so that each holds some of it decompressed.
+        let all = consumer.assignment();
+        consumer.pause(&all).unwrap();
+        consumer.resume(&all).unwrap();
+        most = most.max(consumer.stats().buffered);
+    }
+    println!("at most {most} bytes of {BUDGET}, for {} bytes", count * value.len());
+    assert!(most > 100_000 && most <= BUDGET, "{most}");
+    consumer.close(LIMIT).unwrap();
+    assert_eq!(consumer.stats().buffered, 0);
+}
