@@ -230,20 +230,25 @@ mod tests {
 
     use super::*;
 
-    /// What a wire reads of such answers, one after the other, as they come in pieces.
-    fn read(answers: &[Vec<u8>]) -> Vec<Bytes> {
+    /// What a wire reads of such answers, one after the other, of a stream that holds so many bytes:
+    /// they come in pieces of that, or are all there before they are read.
+    fn read(answers: &[Vec<u8>], stream_bytes: usize) -> Vec<Bytes> {
         let runtime = || Builder::new_current_thread().build().unwrap();
-        let (near, mut far) = duplex(50_000);
+        let (near, mut far) = duplex(stream_bytes);
         let mut wire = Wire::new(Box::new(near));
         let written = answers.to_vec();
+        let total: usize = written.iter().map(|answer| SIZE_LEN + answer.len()).sum();
         let writer = std::thread::spawn(move || {
             runtime().block_on(async {
                 for answer in written {
                     far.write_i32(i32::try_from(answer.len()).unwrap()).await.unwrap();
                     far.write_all(&answer).await.unwrap();
                 }
-            });
+                // Else the stream would end.
+                far
+            })
         });
+        let late = if stream_bytes < total { Ok(writer) } else { Err(writer.join()) };
         let frames = runtime().block_on(async {
             let mut frames = Vec::new();
             for _ in answers {
@@ -251,7 +256,7 @@ mod tests {
             }
             frames
         });
-        writer.join().unwrap();
+        drop(late.map_or_else(|far| far, std::thread::JoinHandle::join).unwrap());
         frames
     }
 
@@ -265,15 +270,16 @@ mod tests {
                 (0..size).map(|at| seed ^ u8::try_from(at % 251).unwrap()).collect()
             })
             .collect();
-        let frames = read(&answers);
-        for (frame, answer) in frames.iter().zip(&answers) {
-            assert!(frame == answer, "an answer of {} bytes", answer.len());
+        for stream_bytes in [50_000, 10_000_000] {
+            for (frame, answer) in read(&answers, stream_bytes).iter().zip(&answers) {
+                assert!(frame == answer, "an answer of {} bytes", answer.len());
+            }
         }
     }
 
     #[test]
     fn an_answer_larger_than_what_is_asked_for_ahead_comes_whole() {
         let answer = vec![7; 40 * 1024 * 1024];
-        assert!(read(std::slice::from_ref(&answer))[0] == answer);
+        assert!(read(std::slice::from_ref(&answer), 50_000)[0] == answer);
     }
 }
