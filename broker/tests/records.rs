@@ -174,6 +174,23 @@ fn fetch_waits_until_there_is_as_much_as_it_asks_for() {
 }
 
 #[test]
+fn fetch_does_not_wait_for_what_its_limits_leave_out() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    client.create("orders");
+    client.produce("orders", &["one"]);
+    client.produce("orders", &["two"]);
+    // Only whole batches are given: a second one would be more than is asked for.
+    let size = i32::try_from(batch(&["one"], &BatchSeal::default()).len()).expect("small");
+    let mut request = fetch_request("orders", 0, 600_000, size + 1);
+    request.topics[0].partitions[0].partition_max_bytes = size + 1;
+    assert_eq!(values(&client.call(12, &request).decode()), ["one"]);
+    let mut request = fetch_request("orders", 0, 600_000, size + 1);
+    request.max_bytes = size + 1;
+    assert_eq!(values(&client.call(12, &request).decode()), ["one"]);
+}
+
+#[test]
 fn answers_leave_in_the_order_of_the_requests() {
     let broker = broker();
     let mut client = Client::connect(broker.address());

@@ -199,18 +199,19 @@ impl<'a> Extent<'a> {
     }
 
     /// Bytes from `first` on that are whole batches below `upper` and at most `max_bytes`, but
-    /// `first` at least. `segment_end` is the offset after the segment's last batch.
+    /// `first` at least; and whether more below `upper` comes behind them. `segment_end` is the
+    /// offset after the segment's last batch.
     pub(crate) fn range_len(
         &self,
         first: &Located,
         segment_end: i64,
         max_bytes: u64,
         upper: i64,
-    ) -> Result<u64, WalkError> {
+    ) -> Result<(u64, bool), WalkError> {
         let size = self.size;
         let limit = first.position.saturating_add(max_bytes.max(first.size()));
         if segment_end <= upper && size <= limit {
-            return Ok(size - first.position);
+            return Ok((size - first.position, segment_end < upper));
         }
         let below = self.segment.relative(upper);
         let hint = self.segment.offsets.last_where(self.wait, |entry| {
@@ -233,27 +234,32 @@ impl<'a> Extent<'a> {
         };
         match end {
             // What is good can be read; a reader that comes to the bad batch is told so.
-            Err(WalkError::Bad { position, .. }) => Ok(position - first.position),
-            end => Ok(end? - first.position),
+            Err(WalkError::Bad { position, .. }) => Ok((position - first.position, true)),
+            end => {
+                let (end, cut) = end?;
+                Ok((end - first.position, cut || segment_end < upper))
+            }
         }
     }
 
+    /// Where the last batch ends that is wanted, and whether the limit alone ended it there.
     fn end_of_range(
         &self,
         start: u64,
         expected: i64,
         limit: u64,
         upper: i64,
-    ) -> Result<u64, WalkError> {
+    ) -> Result<(u64, bool), WalkError> {
         let mut walk = self.walk(start, expected);
         let mut end = start;
         while let Some(batch) = walk.next()? {
-            if batch.end() > limit || batch.header.next_offset() > upper {
-                break;
+            let below = batch.header.next_offset() <= upper;
+            if batch.end() > limit || !below {
+                return Ok((end, below));
             }
             end = batch.end();
         }
-        Ok(end)
+        Ok((end, false))
     }
 
     /// The largest timestamp in the segment, −1 if its records have none.

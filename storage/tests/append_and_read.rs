@@ -120,16 +120,24 @@ fn reads_end_below_the_upper_offset_and_within_the_bytes() {
             let range = reader.read(0, usize::MAX, upper, true).expect("in range");
             let whole = usize::try_from(upper.min(400) / 2).expect("small");
             assert_eq!(range.len, whole * size, "below {upper}");
+            // It may end with a segment; never is there more than is below the upper offset.
+            assert!(!range.more, "below {upper}");
         }
         for max_bytes in [size, size + 1, 2 * size - 1, 2 * size, 77 * size + 5] {
             let range = reader.read(100, max_bytes, i64::MAX, true).expect("in range");
             assert_eq!(range.len, max_bytes / size * size, "{max_bytes} bytes");
             assert_eq!(range.base_offset, 100);
+            assert!(range.more, "{max_bytes} bytes");
+            let below = 100 + i64::try_from(2 * (max_bytes / size)).expect("small");
+            let range = reader.read(100, max_bytes, below, true).expect("in range");
+            assert!(!range.more, "{max_bytes} bytes below {below}");
         }
         let range = reader.read(101, size - 1, i64::MAX, true).expect("in range");
         assert_eq!((range.len, range.base_offset), (size, 100), "the first comes whole");
-        assert!(reader.read(101, size - 1, i64::MAX, false).expect("in range").is_empty());
-        assert!(reader.read(400, 1000, i64::MAX, true).expect("the end").is_empty());
+        let range = reader.read(101, size - 1, i64::MAX, false).expect("in range");
+        assert!(range.is_empty() && range.more, "it is there, and too large");
+        let range = reader.read(400, 1000, i64::MAX, true).expect("the end");
+        assert!(range.is_empty() && !range.more);
         assert!(reader.read(300, 1000, 300, true).expect("the upper end").is_empty());
     });
 }

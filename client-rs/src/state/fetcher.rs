@@ -168,7 +168,7 @@ struct Part {
     asked: Option<Token>,
     retry_at: Option<Instant>,
     attempt: u32,
-    /// Moved by hand or new, and not read up to its end since.
+    /// Moved by hand, new or known to have more, and not read up to its end since.
     urgent: bool,
     /// Where it ends, as far as was told.
     end: Option<i64>,

@@ -40,6 +40,8 @@ pub struct ReadRange {
     pub len: usize,
     /// Offset of the first batch's first record, which may lie below the offset asked for.
     pub base_offset: i64,
+    /// Whether there is more than these bytes, which the limit or the segment's end left out.
+    pub more: bool,
 }
 
 impl ReadRange {
@@ -301,27 +303,32 @@ impl View {
         let Wanted { offset, max_bytes, upper, first_batch_whole, wait } = wanted;
         let upper = upper.min(self.log_end);
         let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
+        let mut more = false;
         if let Some(chosen) = self.locate(offset, upper, wait)?
             && let Some(first) = chosen.found.batch
-            && (first.size() <= max_bytes || first_batch_whole)
             && first.header.next_offset() <= upper
         {
-            let len = chosen
-                .extent
-                .range_len(&first, self.segment_end(chosen.index), max_bytes, upper)
-                .map_err(in_segment(chosen.segment))?;
-            return Ok(ReadRange {
-                file: Arc::clone(&chosen.segment.file),
-                position: first.position,
-                len: usize::try_from(len).unwrap_or(usize::MAX),
-                base_offset: first.header.base_offset,
-            });
+            if first.size() <= max_bytes || first_batch_whole {
+                let (len, more) = chosen
+                    .extent
+                    .range_len(&first, self.segment_end(chosen.index), max_bytes, upper)
+                    .map_err(in_segment(chosen.segment))?;
+                return Ok(ReadRange {
+                    file: Arc::clone(&chosen.segment.file),
+                    position: first.position,
+                    len: usize::try_from(len).unwrap_or(usize::MAX),
+                    base_offset: first.header.base_offset,
+                    more,
+                });
+            }
+            more = true;
         }
         Ok(ReadRange {
             file: Arc::clone(&self.active.file),
             position: self.active_size,
             len: 0,
             base_offset: offset,
+            more,
         })
     }
 

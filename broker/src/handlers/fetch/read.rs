@@ -33,11 +33,13 @@ pub(super) struct Found {
     pub(super) high_watermark: i64,
     pub(super) log_start: i64,
     pub(super) range: Option<ReadRange>,
+    /// Bytes that there were to be had of it, as far as its limit went.
+    bytes: usize,
 }
 
 impl Found {
     fn failed(error: ErrorCode) -> Self {
-        Self { error, high_watermark: -1, log_start: -1, range: None }
+        Self { error, high_watermark: -1, log_start: -1, range: None, bytes: 0 }
     }
 
     /// What an answer tells of it.
@@ -54,6 +56,8 @@ impl Found {
 /// What all of them had.
 pub(super) struct AllFound {
     pub(super) parts: Vec<Found>,
+    /// Bytes that there were to be had, as far as the limits went: what batches are whole may be
+    /// less, and no wait brings more.
     bytes: usize,
     /// A partition that is there could not be read, or none is there.
     failed: bool,
@@ -118,7 +122,7 @@ pub(super) async fn read(node: &Node, wanted: &Arc<Vec<Wanted>>, limits: Limits)
 /// Reads all partitions, in order, as far as the limits go.
 pub(super) fn read_now(wanted: &[Wanted], limits: Limits, wait: Wait) -> AllFound {
     let mut parts = Vec::with_capacity(wanted.len());
-    let (mut bytes, mut failed, mut present) = (0, false, false);
+    let (mut bytes, mut there, mut failed, mut present) = (0, 0, false, false);
     for part in wanted {
         let Ok(partition) = &part.partition else {
             let error = part.partition.as_ref().err().copied();
@@ -135,13 +139,14 @@ pub(super) fn read_now(wanted: &[Wanted], limits: Limits, wait: Wait) -> AllFoun
             read_one(partition, part.want, left, bytes == 0, wait)
         };
         let Some(found) = found else {
-            return AllFound { parts, bytes, failed: false, cold: true };
+            return AllFound { parts, bytes: there, failed: false, cold: true };
         };
         failed |= found.error != ErrorCode::NONE;
+        there += found.bytes;
         bytes += found.range.as_ref().map_or(0, |range| range.len);
         parts.push(found);
     }
-    AllFound { parts, bytes, failed: failed || !present, cold: false }
+    AllFound { parts, bytes: there, failed: failed || !present, cold: false }
 }
 
 /// Why no broker may follow a partition that has one replica. Kafka: `Partition.fetchRecords`.
@@ -169,7 +174,10 @@ fn read_one(
     let high_watermark = partition.high_watermark();
     let log_start = log.log_start();
     let max_bytes = usize::try_from(want.max_bytes).unwrap_or(0).min(left);
-    let found = |error, range| Some(Found { error, high_watermark, log_start, range });
+    let found = |error, range: Option<ReadRange>, bytes| {
+        let range = range.filter(|range| !range.is_empty());
+        Some(Found { error, high_watermark, log_start, range, bytes })
+    };
     if want.offset > high_watermark || want.offset < log_start {
         // As Kafka: who asks outside the log is not told where it begins and ends, and lists it.
         return Some(Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE));
@@ -180,11 +188,14 @@ fn read_one(
     };
     match read {
         Err(ReadError::Cold) => None,
-        Ok(range) => found(ErrorCode::NONE, (!range.is_empty()).then_some(range)),
+        Ok(range) => {
+            let bytes = if range.more { range.len.max(max_bytes) } else { range.len };
+            found(ErrorCode::NONE, Some(range), bytes)
+        }
         Err(ReadError::OutOfRange { .. }) => Some(Found::failed(ErrorCode::OFFSET_OUT_OF_RANGE)),
         Err(error) => {
             partition.handle_read_error(&error);
-            found(ErrorCode::KAFKA_STORAGE_ERROR, None)
+            found(ErrorCode::KAFKA_STORAGE_ERROR, None, 0)
         }
     }
 }

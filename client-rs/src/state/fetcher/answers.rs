@@ -199,6 +199,8 @@ impl Fetcher {
         let end_before = part.end.replace(high_watermark);
         if found.next > offset {
             part.attempt = 0;
+            // What is known to be there is not to wait behind a fetch that the broker holds.
+            part.urgent |= found.next < high_watermark;
             part.read_epoch = found.epoch;
             part.buffered += found.bytes;
             self.buffered += found.bytes;

@@ -60,6 +60,8 @@ impl Fetcher {
         let max_bytes = wish.min(limit.max(self.config.max_bytes));
         let reserved = max_bytes.min(self.free());
         self.reserved += reserved;
+        // As much as one partition may give is enough: for more it might be waited in vain.
+        let each = parts.iter().map(|part| part.max_bytes).max().unwrap_or(0);
         let asked = parts.iter().map(|part| (part.partition.clone(), part.offset)).collect();
         let lanes = self.lanes.entry(broker).or_default();
         lanes.retry_at = None;
@@ -75,7 +77,9 @@ impl Fetcher {
         let sent = InFlight { broker, lane, reserved, session_epoch, parts: asked };
         self.in_flight.insert(token, sent);
         let max_bytes = if self.starved.is_some() { max_bytes } else { reserved };
-        let (min_bytes, read_committed) = (self.config.min_bytes, self.config.read_committed);
+        let enough = i32::try_from(each.min(max_bytes)).unwrap_or(i32::MAX);
+        let (min_bytes, read_committed) =
+            (self.config.min_bytes.min(enough), self.config.read_committed);
         let ask = FetchAsk {
             broker,
             lane,

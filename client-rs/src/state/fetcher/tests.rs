@@ -433,6 +433,33 @@ fn no_partition_can_take_the_budget_from_the_others() {
 }
 
 #[test]
+fn no_broker_waits_for_more_than_it_is_asked_for() {
+    let small = FetchConfig { min_bytes: 5000, partition_bytes: 1000, ..config() };
+    let (_, ask) = Bench::at(small, 0..1, 0).ask().unwrap();
+    assert_eq!((ask.min_bytes, ask.max_bytes), (1000, 1000));
+    let narrow = FetchConfig { min_bytes: 5000, max_bytes: 2000, ..config() };
+    let (_, ask) = Bench::at(narrow, 0..4, 0).ask().unwrap();
+    assert_eq!((ask.min_bytes, ask.max_bytes), (2000, 2000));
+}
+
+#[test]
+fn what_is_known_to_be_there_does_not_wait_behind_a_held_fetch() {
+    let mut bench = Bench::at(config(), 0..2, 0);
+    let (first, _) = bench.ask().unwrap();
+    // Read up to their ends.
+    bench.answer(first, vec![fetched(0, Bytes::new()), fetched(1, Bytes::new())]);
+    bench.fetcher.set_paused(&part(0), true);
+    let (_, held) = bench.ask().unwrap();
+    assert_eq!(held.parts.len(), 1);
+    bench.fetcher.set_paused(&part(0), false);
+    let (spare, _) = bench.ask().expect("resumed");
+    // 2 of 1000 records.
+    bench.answer(spare, vec![fetched(0, batch(0, 2))]);
+    let (_, more) = bench.ask().expect("the rest of it");
+    assert_eq!((more.lane, more.parts[0].offset), (FetchLane::Spare, 2));
+}
+
+#[test]
 fn paused_partitions_are_not_fetched_and_go_on_where_they_were() {
     let mut bench = Bench::at(config(), 0..2, 0);
     bench.fetcher.set_paused(&part(0), true);
