@@ -1,6 +1,8 @@
 //! The batches of one partition, from taken to resolved: order, sequences, retries.
 //!
 //! * At most so many are sent and unresolved, in sequence order; only the first of them ends.
+//! * Until one is stored under a producer id, one is on its way: a log that knows nothing of an id
+//!   takes whichever sequence comes first [ProducerAppendInfo], and so the second for the first.
 //! * A failed one is sent again alone, when all others on their way are answered; new ones wait.
 //! * A batch that ends unstored leaves a gap in the sequences. Those behind it are numbered anew
 //!   when nothing is on its way; under the next epoch, if it cannot be told what the broker has.
@@ -8,6 +10,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use ottla_protocol::left_out;
 
 use super::batch::{Batch, Sequence, State, sequence_after};
 use super::verdict::Verdict;
@@ -76,6 +80,8 @@ pub(crate) struct Queue {
     sent: VecDeque<Batch>,
     /// Producer id and epoch of this partition, and the next sequence.
     own: Option<Sequence>,
+    /// Whether the log knows the producer id: a batch under it is stored.
+    known: bool,
     repair: Repair,
     /// Failures in a row.
     failures: u32,
@@ -91,6 +97,7 @@ impl Queue {
             waiting: VecDeque::new(),
             sent: VecDeque::new(),
             own: None,
+            known: false,
             repair: Repair::None,
             failures: 0,
             retry_at: None,
@@ -137,9 +144,10 @@ impl Queue {
             State::Stored { .. } => true,
             State::Waiting | State::Expired | State::Failed(_) | State::Forgotten => false,
         };
-        self.repair == Repair::None
-            && self.sent.len() < self.limits.in_flight_max
-            && self.sent.iter().all(open)
+        let numbered = self.own.is_some();
+        let careful = numbered && !self.known && !left_out("first_alone");
+        let most = if careful { 1 } else { self.limits.in_flight_max };
+        self.repair == Repair::None && self.sent.len() < most && self.sent.iter().all(open)
     }
 
     /// Whether something could go out now, and the bytes it has.
@@ -244,6 +252,7 @@ impl Queue {
         let head = index == 0;
         let repairing = self.repair != Repair::None;
         let Some(batch) = self.sent.get_mut(index) else { return };
+        self.known |= matches!(verdict, Verdict::Stored { .. });
         if matches!(batch.state, State::Expired) {
             // Its waiters were told. If it is stored after all, nothing is missing.
             batch.state = match verdict {
@@ -355,6 +364,7 @@ impl Queue {
     /// The partition's log is another one than before, which knows nothing of this producer.
     pub(crate) fn handle_new_log(&mut self) {
         if self.own.is_some() {
+            self.known = false;
             self.need(Repair::Bump);
         }
     }

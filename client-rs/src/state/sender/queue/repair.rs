@@ -76,6 +76,7 @@ impl Queue {
                 }
             }
         }
+        self.known &= self.own.is_some_and(|own| own.producer_id == next.producer_id);
         self.own = Some(next);
     }
 }

@@ -33,7 +33,14 @@ struct Out {
 }
 
 impl Trial {
+    /// With a log that knows the producer.
     fn new() -> Self {
+        let mut trial = Self::afresh();
+        trial.queue.known = true;
+        trial
+    }
+
+    fn afresh() -> Self {
         let limits =
             Limits { in_flight_max: 5, retries: 1000, delivery_timeout: Duration::from_mins(2) };
         Self {
@@ -455,4 +462,28 @@ fn a_batch_that_the_leader_may_have_is_possibly_stored_and_its_number_no_other_o
         let next = trial.send();
         assert_eq!((next[0].epoch, next[0].sequence), (1, 0), "{code}");
     }
+}
+
+#[test]
+fn a_log_that_knows_nothing_of_a_producer_gets_one_batch_at_a_time() {
+    let mut trial = Trial::afresh();
+    let ids: Vec<u64> = (0..3).map(|_| trial.take(1)).collect();
+    assert_eq!(trial.sent_ids(), [ids[0]]);
+    // Had the second been on its way, the log would have taken it for the first.
+    trial.code(ids[0], ErrorCode::NOT_ENOUGH_REPLICAS);
+    assert_eq!(trial.sent_ids(), [0_u64; 0]);
+    trial.wait(PAUSE);
+    assert_eq!(trial.sent_ids(), [ids[0]]);
+    trial.stored(ids[0]);
+    assert_eq!(trial.sent_ids(), ids[1..]);
+    trial.stored(ids[1]);
+    trial.stored(ids[2]);
+    // A topic made anew is another log.
+    trial.queue.handle_new_log();
+    let ids: Vec<u64> = (0..2).map(|_| trial.take(1)).collect();
+    let sent = trial.send();
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].id, sent[0].epoch, sent[0].sequence), (ids[0], 1, 0));
+    trial.stored(ids[0]);
+    assert_eq!(trial.sent_ids(), [ids[1]]);
 }
