@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a command's output is its purpose")]
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use ottla_testkit::sim::{self, Outcome};
@@ -9,7 +10,7 @@ use ottla_testkit::sim::{self, Outcome};
 /// Seeds of a run in which none is named.
 const SEEDS: u64 = 50;
 /// Sets smaller than this need not see everything.
-const SET_LEAST: u64 = 50;
+const SET_LEAST: u64 = 1000;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -43,15 +44,23 @@ fn go(words: &[String]) -> Result<bool, String> {
     }
     sim::count_panics();
     let mut total = Total::default();
-    for seed in seeds {
-        let outcome = sim::run(seed, verbose)?;
-        if one {
-            println!(
-                "seed {seed}: trace {:016x}, {} events, {} records, {} faults, {} ms simulated",
-                outcome.hash, outcome.events, outcome.records, outcome.faults, outcome.millis
-            );
-        }
+    if one {
+        let outcome = sim::run(seeds.start, verbose)?;
+        println!(
+            "seed {}: trace {:016x}, {} events, {} records, {} faults, {} ms simulated",
+            outcome.seed,
+            outcome.hash,
+            outcome.events,
+            outcome.records,
+            outcome.faults,
+            outcome.millis
+        );
         total.add(outcome);
+    } else {
+        sim::run_many(seeds, |outcome| {
+            total.add(outcome);
+            ControlFlow::Continue(())
+        })?;
     }
     Ok(total.finish())
 }
@@ -63,7 +72,7 @@ struct Total {
     records: usize,
     faults: u64,
     millis: u128,
-    counts: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<String, u64>,
 }
 
 impl Total {

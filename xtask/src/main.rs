@@ -118,7 +118,8 @@ fn run(words: &[&str]) -> Done<ExitCode> {
 }
 
 fn sim(workspace: &Workspace, options: &[&str]) -> Done<ExitCode> {
-    let run = workspace.cargo("run").args(["--quiet", "--package", "ottla-testkit", "--"]);
+    let run = workspace.cargo("run").args(["--quiet", "--profile", "sim"]);
+    let run = run.args(["--package", "ottla-testkit", "--"]);
     let finished = run.args(options).limit(SIM_LIMIT).finish()?;
     Ok(if finished.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

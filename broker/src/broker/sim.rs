@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use ottla_protocol::Uuid;
 use ottla_storage::MemoryFiles;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -112,6 +113,17 @@ impl SimBroker {
         let info = ConnectionInfo { peer, local: self.node.listener };
         self.tasks.spawn(serve(self.node.clone(), info, inbound, outbound));
         SimLink { requests, answers }
+    }
+
+    /// The id of a topic.
+    pub fn topic_id(&self, name: &str) -> Option<Uuid> {
+        self.node.topics.named(name).map(|topic| topic.id)
+    }
+
+    /// The end of what consumers may see of a partition.
+    pub fn end(&self, topic: &str, partition: i32) -> Result<i64, String> {
+        let known = self.node.topics.named(topic).ok_or_else(|| format!("no topic {topic}"))?;
+        Ok(known.partition(partition).ok_or("no such partition")?.high_watermark())
     }
 
     /// All records of a partition that consumers may see, in order.

@@ -1,12 +1,11 @@
 //! Errors that a broker may answer with, in the place of an answer or of what was asked.
 
+mod refused;
+
 use ottla_protocol::frame::{RequestHeader, decode_request, decode_response, encode_response};
-use ottla_protocol::messages::init_producer_id_response::InitProducerIdResponse;
 use ottla_protocol::messages::metadata_response::MetadataResponse;
 use ottla_protocol::messages::produce_request::ProduceRequest;
-use ottla_protocol::messages::produce_response::{
-    PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
-};
+use ottla_protocol::messages::produce_response::{PartitionProduceResponse, ProduceResponse};
 use ottla_protocol::{ApiKey, ErrorCode, Reader, Response, Writer};
 
 use super::dice::Dice;
@@ -15,36 +14,152 @@ use super::dice::Dice;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) api: ApiKey,
-    version: i16,
+    pub(crate) version: i16,
     correlation_id: i32,
     pub(crate) is_answered: bool,
 }
 
-/// Nothing was done, and it may be asked again.
-const PRODUCE_REFUSED: &[ErrorCode] = &[
-    ErrorCode::NOT_LEADER_OR_FOLLOWER,
-    ErrorCode::NOT_ENOUGH_REPLICAS,
-    ErrorCode::LEADER_NOT_AVAILABLE,
-    ErrorCode::KAFKA_STORAGE_ERROR,
-    ErrorCode::CORRUPT_MESSAGE,
-    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode::REQUEST_TIMED_OUT,
+use ErrorCode as Code;
+
+/// What a request may be answered with in the place of being done; asked again it may succeed.
+const REFUSED: &[(ApiKey, &[ErrorCode])] = &[
+    (
+        ApiKey::Produce,
+        &[
+            Code::NOT_LEADER_OR_FOLLOWER,
+            Code::NOT_ENOUGH_REPLICAS,
+            Code::LEADER_NOT_AVAILABLE,
+            Code::KAFKA_STORAGE_ERROR,
+            Code::CORRUPT_MESSAGE,
+            Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::REQUEST_TIMED_OUT,
+        ],
+    ),
+    (
+        ApiKey::InitProducerId,
+        &[
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::NOT_COORDINATOR,
+            Code::CONCURRENT_TRANSACTIONS,
+            Code::REQUEST_TIMED_OUT,
+        ],
+    ),
+    (
+        ApiKey::Fetch,
+        &[
+            Code::NOT_LEADER_OR_FOLLOWER,
+            Code::REPLICA_NOT_AVAILABLE,
+            Code::LEADER_NOT_AVAILABLE,
+            Code::KAFKA_STORAGE_ERROR,
+            Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::UNKNOWN_TOPIC_ID,
+            Code::OFFSET_NOT_AVAILABLE,
+            Code::FENCED_LEADER_EPOCH,
+            Code::UNKNOWN_LEADER_EPOCH,
+            Code::UNKNOWN_SERVER_ERROR,
+        ],
+    ),
+    (
+        ApiKey::ListOffsets,
+        &[
+            Code::NOT_LEADER_OR_FOLLOWER,
+            Code::REPLICA_NOT_AVAILABLE,
+            Code::LEADER_NOT_AVAILABLE,
+            Code::KAFKA_STORAGE_ERROR,
+            Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::OFFSET_NOT_AVAILABLE,
+            Code::FENCED_LEADER_EPOCH,
+            Code::UNKNOWN_LEADER_EPOCH,
+            Code::REQUEST_TIMED_OUT,
+        ],
+    ),
+    (
+        ApiKey::FindCoordinator,
+        &[Code::COORDINATOR_NOT_AVAILABLE, Code::COORDINATOR_LOAD_IN_PROGRESS],
+    ),
+    (
+        ApiKey::JoinGroup,
+        &[
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::NOT_COORDINATOR,
+            Code::REBALANCE_IN_PROGRESS,
+            Code::UNKNOWN_MEMBER_ID,
+        ],
+    ),
+    (
+        ApiKey::SyncGroup,
+        &[
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::NOT_COORDINATOR,
+            Code::REBALANCE_IN_PROGRESS,
+            Code::ILLEGAL_GENERATION,
+            Code::UNKNOWN_MEMBER_ID,
+        ],
+    ),
+    (
+        ApiKey::Heartbeat,
+        &[
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::NOT_COORDINATOR,
+            Code::REBALANCE_IN_PROGRESS,
+            Code::ILLEGAL_GENERATION,
+            Code::UNKNOWN_MEMBER_ID,
+        ],
+    ),
+    (
+        ApiKey::LeaveGroup,
+        &[
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::NOT_COORDINATOR,
+        ],
+    ),
+    (
+        ApiKey::OffsetCommit,
+        &[
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::NOT_COORDINATOR,
+            Code::REQUEST_TIMED_OUT,
+            Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::REBALANCE_IN_PROGRESS,
+            Code::ILLEGAL_GENERATION,
+            Code::UNKNOWN_MEMBER_ID,
+        ],
+    ),
+    (
+        ApiKey::OffsetFetch,
+        &[
+            Code::COORDINATOR_NOT_AVAILABLE,
+            Code::COORDINATOR_LOAD_IN_PROGRESS,
+            Code::NOT_COORDINATOR,
+            Code::UNSTABLE_OFFSET_COMMIT,
+        ],
+    ),
 ];
 /// The leader has the records, and does not vouch for them.
 const PRODUCE_UNSURE: &[ErrorCode] = &[
-    ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode::REQUEST_TIMED_OUT,
-    ErrorCode::NOT_LEADER_OR_FOLLOWER,
+    Code::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Code::REQUEST_TIMED_OUT,
+    Code::NOT_LEADER_OR_FOLLOWER,
 ];
-const ID_REFUSED: &[ErrorCode] = &[
-    ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode::COORDINATOR_NOT_AVAILABLE,
-    ErrorCode::NOT_COORDINATOR,
-    ErrorCode::CONCURRENT_TRANSACTIONS,
-    ErrorCode::REQUEST_TIMED_OUT,
-];
-const TOPIC_ERRORS: &[ErrorCode] =
-    &[ErrorCode::LEADER_NOT_AVAILABLE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION];
+const TOPIC_ERRORS: &[ErrorCode] = &[Code::LEADER_NOT_AVAILABLE, Code::UNKNOWN_TOPIC_OR_PARTITION];
+
+/// All errors that a set of runs must have answered with.
+pub(crate) fn all() -> impl Iterator<Item = String> {
+    let refused =
+        REFUSED.iter().flat_map(|(api, codes)| codes.iter().map(|code| name(*api, *code)));
+    refused.chain([name(ApiKey::Produce, Code::NOT_ENOUGH_REPLICAS_AFTER_APPEND)])
+}
+
+/// An error of an API, as it is counted.
+pub(crate) fn name(api: ApiKey, code: ErrorCode) -> String {
+    format!("{} answers {}", api.name(), code.name())
+}
 
 impl Asked {
     /// Reads a request's header, and of a Produce whether it has an answer.
@@ -65,44 +180,14 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Its API's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self.api {
-            ApiKey::Produce => "Produce",
-            ApiKey::Fetch => "Fetch",
-            ApiKey::Metadata => "Metadata",
-            ApiKey::InitProducerId => "InitProducerId",
-            ApiKey::ApiVersions => "ApiVersions",
-            _ => "another request",
-        }
-    }
-
     /// The answer to a request that is not done; none if it has none that would be true.
-    pub(crate) fn refused(self, frame: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
-        match self.api {
-            ApiKey::Produce if self.is_answered => {
-                let (_, request) = decode_request::<ProduceRequest<'_>>(frame).ok()?;
-                let code = dice.pick(PRODUCE_REFUSED);
-                let topics = request.topic_data.iter().map(|topic| TopicProduceResponse {
-                    name: topic.name,
-                    topic_id: topic.topic_id,
-                    partition_responses: topic
-                        .partition_data
-                        .iter()
-                        .map(|partition| failed(partition.index, code))
-                        .collect(),
-                });
-                let responses = topics.collect();
-                self.write(&ProduceResponse { responses, ..ProduceResponse::default() })
-            }
-            ApiKey::InitProducerId => self.write(&InitProducerIdResponse {
-                error_code: dice.pick(ID_REFUSED),
-                producer_id: -1,
-                producer_epoch: -1,
-                ..InitProducerIdResponse::default()
-            }),
-            _ => None,
+    pub(crate) fn refused(self, frame: &[u8], dice: &mut Dice) -> Option<(ErrorCode, Vec<u8>)> {
+        if !self.is_answered {
+            return None;
         }
+        let (_, codes) = REFUSED.iter().find(|(api, _)| *api == self.api)?;
+        let code = dice.pick(codes);
+        Some((code, refused::answer(self, frame, code)?))
     }
 
     /// Whether [`Self::altered`] knows how.
@@ -110,8 +195,12 @@ impl Asked {
         matches!(self.api, ApiKey::Produce | ApiKey::Metadata) && self.is_answered
     }
 
-    /// The broker's answer with errors in some places.
-    pub(crate) fn altered(self, answer: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
+    /// The broker's answer with errors in some places, and the error if it is one.
+    pub(crate) fn altered(
+        self,
+        answer: &[u8],
+        dice: &mut Dice,
+    ) -> Option<(Option<ErrorCode>, Vec<u8>)> {
         let frame = answer.get(4..)?;
         match self.api {
             ApiKey::Produce => {
@@ -125,7 +214,7 @@ impl Asked {
                         }
                     }
                 }
-                self.write(&response)
+                Some((Some(code), self.write(&response)?))
             }
             ApiKey::Metadata => {
                 let (_, mut response) =
@@ -143,7 +232,7 @@ impl Asked {
                         }
                     }),
                 }
-                self.write(&response)
+                Some((None, self.write(&response)?))
             }
             _ => None,
         }

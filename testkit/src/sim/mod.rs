@@ -8,22 +8,31 @@
 mod answers;
 mod checks;
 mod clock;
+mod committed;
 mod dice;
+mod groups;
+mod many;
+mod members;
+mod mischief;
 mod network;
 mod plan;
 mod producers;
+mod tap;
 mod trace;
 mod world;
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 
+pub use self::many::run_many;
+
+use self::groups::Group;
 use self::network::Network;
 use self::plan::{Plan, TOPICS};
 use self::producers::History;
@@ -32,12 +41,33 @@ use self::world::World;
 /// The time on the wall when a run begins.
 const WALL_MS: i64 = 1_767_225_600_000;
 
+/// In the healed world everything has arrived after so long.
+const UNDERWAY: Duration = Duration::from_secs(1);
+
 /// Least of each in a run, or it tells nothing.
 const RECORDS_LEAST: usize = 500;
 const FAULTS_LEAST: u64 = 10;
 
-/// What a set of runs must have seen, each at least once.
+/// What a set of runs must have seen, each at least once; and each of the errors in [`answers`].
 pub const SOMETIMES: &[&str] = &[
+    "a commit arrives late",
+    "a commit goes back as asked",
+    "a commit is fenced",
+    "a commit is made",
+    "a member asks what is committed",
+    "a member closes",
+    "a member crashes",
+    "a member does not poll in time",
+    "a member is at work in the storm",
+    "a member leaves and comes back",
+    "a member pauses a partition",
+    "a member reads other topics",
+    "a member resumes partitions",
+    "a member seeks",
+    "a partition begins at what is committed",
+    "a partition is kept over a rebalance",
+    "a record is delivered",
+    "a record is delivered again",
     "a connection breaks at the client alone",
     "a connection breaks before a request arrives",
     "a connection breaks before an answer arrives",
@@ -60,6 +90,9 @@ pub const SOMETIMES: &[&str] = &[
     "answers do not arrive",
     "errors in the answer to what was done",
     "nothing arrives",
+    "one client is cut off",
+    "one client's answers do not arrive",
+    "one client's requests do not arrive",
     "requests do not arrive",
     "the broker answers with errors",
     "the broker is killed",
@@ -82,31 +115,34 @@ pub struct Outcome {
     /// Simulated milliseconds.
     pub millis: u128,
     /// How often what happened that some run must see.
-    pub counts: BTreeMap<&'static str, u64>,
+    pub counts: BTreeMap<String, u64>,
     /// Rules that were broken.
     pub findings: Vec<String>,
 }
 
 /// What a set of runs should have seen and has not.
-pub fn unseen(counts: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
-    SOMETIMES.iter().filter(|what| !counts.contains_key(*what)).copied().collect()
+pub fn unseen(counts: &BTreeMap<String, u64>) -> Vec<String> {
+    let points = SOMETIMES.iter().map(|what| (*what).to_owned()).chain(answers::all());
+    points.filter(|what| !counts.contains_key(what)).collect()
 }
 
-/// Panics of this process, counted by [`count_panics`].
-static PANICS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// Panics of this thread, counted by [`count_panics`].
+    static PANICS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Counts panics from now on, also those that somebody catches.
 pub fn count_panics() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        PANICS.fetch_add(1, Ordering::Relaxed);
+        PANICS.set(PANICS.get() + 1);
         before(info);
     }));
 }
 
 /// Runs a seed; with `verbose` each event is printed. An error if it cannot be run.
 pub fn run(seed: u64, verbose: bool) -> Result<Outcome, String> {
-    let panics = PANICS.load(Ordering::Relaxed);
+    let panics = PANICS.get();
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -118,7 +154,7 @@ pub fn run(seed: u64, verbose: bool) -> Result<Outcome, String> {
     drop(local);
     drop(runtime);
     let mut outcome = run?;
-    if PANICS.load(Ordering::Relaxed) > panics {
+    if PANICS.get() > panics {
         outcome.findings.push("something panicked".to_owned());
     }
     Ok(outcome)
@@ -133,27 +169,45 @@ async fn whole(seed: u64, verbose: bool, history: History) -> Result<Outcome, St
     for &(name, partitions) in TOPICS {
         world.create_topic(name, partitions).await?;
     }
-    let errors = Rc::<RefCell<Vec<String>>>::default();
     let mut lives = Vec::new();
     for (index, plan) in world.plan.producers.iter().enumerate() {
         let life = producers::live(Rc::clone(&world), index, plan.clone(), Rc::clone(&history));
         lives.push(tokio::task::spawn_local(life));
     }
+    let groups: Vec<Rc<Group>> = world.groups.clone();
+    let mut members = Vec::new();
+    for group in &groups {
+        for (seat, plan) in group.plan.members.iter().enumerate() {
+            let life = members::live(Rc::clone(&world), Rc::clone(group), seat, plan.clone());
+            members.push(tokio::task::spawn_local(life));
+        }
+    }
     world.be_stormy().await?;
     world.heal();
+    all_end(&world, lives).await;
+    // What was sent without asking for an answer may still be on its way.
+    clock::pause(UNDERWAY).await;
+    for group in &groups {
+        group.prove(&world).await?;
+    }
+    all_end(&world, members).await;
+    world.note_panics();
+    checks::check(&world, &history.borrow())?;
+    for group in &groups {
+        committed::check(&world, group)?;
+    }
+    Ok(sum_up(&world, history.borrow().len()))
+}
+
+/// Waits for all of these, and notes those that did not end well.
+async fn all_end(world: &World, lives: Vec<JoinHandle<Result<(), String>>>) {
     for life in lives {
         match life.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => errors.borrow_mut().push(error),
-            Err(error) => errors.borrow_mut().push(error.to_string()),
+            Ok(Err(error)) => world.finding(error),
+            Err(error) => world.finding(error.to_string()),
         }
     }
-    for error in errors.take() {
-        world.finding(error);
-    }
-    world.note_panics();
-    checks::check(&world, &history.borrow())?;
-    Ok(sum_up(&world, history.borrow().len()))
 }
 
 fn sum_up(world: &World, records: usize) -> Outcome {

@@ -1,6 +1,6 @@
 //! Connections: bytes on their way between a client and the broker, and what happens to them.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::answers::Asked;
 use super::clock;
+use super::tap::{self, Said, Written};
 use super::world::World;
 
 /// Bytes of whole requests that a connection takes before any arrives.
@@ -37,7 +38,7 @@ impl SimNetwork for Network {
 }
 
 async fn open(world: &Rc<World>) -> io::Result<Box<dyn SimStream>> {
-    world.travel(true).await;
+    world.travel(true, None).await;
     let Some((id, link)) = world.accept() else {
         world.sometimes("a connection is refused");
         return Err(io::ErrorKind::ConnectionRefused.into());
@@ -50,6 +51,8 @@ async fn open(world: &Rc<World>) -> io::Result<Box<dyn SimStream>> {
 /// A connection between a client and the broker.
 pub(crate) struct Conn {
     id: u64,
+    /// As its first request names it.
+    client: OnceCell<Rc<str>>,
     state: RefCell<State>,
     /// What is to come back, in order.
     expected: RefCell<VecDeque<Expected>>,
@@ -62,7 +65,7 @@ struct State {
     /// What the client has written and that is no whole request yet.
     partial: BytesMut,
     /// Takes whole requests on their way.
-    requests: Option<UnboundedSender<BytesMut>>,
+    requests: Option<UnboundedSender<Written>>,
     /// Bytes written that have not arrived.
     underway: usize,
     /// What has arrived at the client.
@@ -77,10 +80,12 @@ struct State {
 
 /// An answer that is to come.
 enum Expected {
-    /// The broker's own.
-    Own,
+    /// The broker's own, and to what.
+    Own(Asked, Option<Said>),
     /// The broker's own, with errors in it.
     Altered(Asked),
+    /// An error in the place of the broker's own.
+    Replaced(Asked, Option<Said>, Vec<u8>),
     /// An error, of a request that has not come to the broker.
     Made(Vec<u8>),
 }
@@ -91,7 +96,8 @@ impl Conn {
         let (requests, underway) = unbounded_channel();
         let state = RefCell::new(State { requests: Some(requests), ..State::default() });
         let (expected, carriers) = (RefCell::default(), RefCell::default());
-        let conn = Rc::new(Self { id, state, expected, carriers });
+        let client = OnceCell::new();
+        let conn = Rc::new(Self { id, client, state, expected, carriers });
         let there = carry_requests(Rc::clone(world), Rc::clone(&conn), underway, to_broker);
         let back = carry_answers(Rc::clone(world), Rc::clone(&conn), answers);
         let there = tokio::task::spawn_local(there).abort_handle();
@@ -109,8 +115,17 @@ impl Conn {
         self.end(io::ErrorKind::ConnectionReset);
     }
 
+    /// Whose it is, once that is known.
+    pub(crate) fn client(&self) -> Option<Rc<str>> {
+        self.client.get().cloned()
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.client.get().map(AsRef::as_ref)
+    }
+
     /// Breaks it as the client sees it; what is on its way to the broker arrives there.
-    fn reset_at_client(&self) {
+    pub(crate) fn reset_at_client(&self) {
         self.end(io::ErrorKind::ConnectionReset);
         self.state.borrow_mut().requests = None;
     }
@@ -155,18 +170,11 @@ impl Conn {
 async fn carry_requests(
     world: Rc<World>,
     conn: Rc<Conn>,
-    mut underway: UnboundedReceiver<BytesMut>,
+    mut underway: UnboundedReceiver<Written>,
     to_broker: UnboundedSender<BytesMut>,
 ) {
-    while let Some(frame) = underway.recv().await {
-        world.travel(true).await;
-        let asked = match Asked::read(&frame) {
-            Ok(asked) => asked,
-            Err(error) => {
-                world.finding(format!("a request cannot be read: {error}"));
-                return conn.reset(&world);
-            }
-        };
+    while let Some(written) = underway.recv().await {
+        world.travel(true, conn.name()).await;
         if conn.state.borrow().closed {
             world.sometimes("a request arrives after its client has given up");
         }
@@ -175,26 +183,50 @@ async fn carry_requests(
             world.fault("a connection breaks before a request arrives", conn.id);
             return conn.reset(&world);
         }
-        conn.arrive(frame.len());
-        if world.happens(world.weather.get().errors) {
-            let done = asked.can_be_altered() && world.dice.borrow_mut().flip();
-            let refused = asked.refused(&frame, &mut world.dice.borrow_mut());
-            if done {
-                world.fault("errors in the answer to what was done", conn.id);
-                conn.expect(Expected::Altered(asked));
-            } else if let Some(bytes) = refused {
-                world.fault("an error, and nothing is done", conn.id);
-                conn.expect(Expected::Made(bytes));
-                continue;
-            } else if asked.is_answered {
-                conn.expect(Expected::Own);
-            }
-        } else if asked.is_answered {
-            conn.expect(Expected::Own);
+        conn.arrive(written.frame.len());
+        let Some((expected, written)) = take_in(&world, &conn, written) else { continue };
+        if let Some(expected) = expected {
+            conn.expect(expected);
         }
-        world.event(asked.name(), conn.id, &frame);
+        let Written { frame, asked, client, said } = written;
+        if let (Some(client), Some(said)) = (&client, &said)
+            && let Some(group) = world.group(&said.group)
+        {
+            group.arrives(&world, client, said);
+        }
+        world.event(asked.api.name(), conn.id, &frame);
         if to_broker.send(frame).is_err() {
             return;
+        }
+    }
+}
+
+/// What is to come back for a request that has arrived; none if it does not come to the broker.
+fn take_in(world: &World, conn: &Conn, written: Written) -> Option<(Option<Expected>, Written)> {
+    let Written { asked, .. } = written;
+    let own =
+        |written: &Written| asked.is_answered.then(|| Expected::Own(asked, written.said.clone()));
+    if !world.happens(world.weather.get().errors) {
+        return Some((own(&written), written));
+    }
+    let refused = asked.refused(&written.frame, &mut world.dice.borrow_mut());
+    let done = world.dice.borrow_mut().flip();
+    match refused {
+        _ if done && asked.can_be_altered() => {
+            world.fault("errors in the answer to what was done", conn.id);
+            Some((Some(Expected::Altered(asked)), written))
+        }
+        None => Some((own(&written), written)),
+        Some((code, bytes)) => {
+            world.trace.borrow_mut().error(asked.api, code);
+            if done {
+                world.fault("errors in the answer to what was done", conn.id);
+                let said = written.said.clone();
+                return Some((Some(Expected::Replaced(asked, said, bytes)), written));
+            }
+            world.fault("an error, and nothing is done", conn.id);
+            conn.expect(Expected::Made(bytes));
+            None
         }
     }
 }
@@ -205,22 +237,16 @@ async fn carry_answers(world: Rc<World>, conn: Rc<Conn>, mut answers: UnboundedR
     loop {
         let Some(expected) = next_expected(&conn, &mut answers, &mut early).await else { break };
         let bytes = match expected {
-            Expected::Made(bytes) => Some(bytes),
+            Expected::Made(bytes) => bytes,
             own => {
                 let given = match early.pop_front() {
                     Some(bytes) => Some(bytes),
                     None => answers.recv().await,
                 };
-                match (own, given) {
-                    (Expected::Altered(asked), Some(given)) => {
-                        let altered = asked.altered(&given, &mut world.dice.borrow_mut());
-                        Some(altered.unwrap_or(given))
-                    }
-                    (_, given) => given,
-                }
+                let Some(given) = given else { break };
+                given_back(&world, own, given)
             }
         };
-        let Some(bytes) = bytes else { break };
         world.event("answers", conn.id, &bytes);
         if !deliver(&world, &conn, &bytes).await {
             return;
@@ -229,6 +255,33 @@ async fn carry_answers(world: Rc<World>, conn: Rc<Conn>, mut answers: UnboundedR
     world.event("the broker closes", conn.id, &[]);
     world.conns.borrow_mut().remove(&conn.id);
     conn.end(io::ErrorKind::UnexpectedEof);
+}
+
+/// What becomes of the broker's answer.
+fn given_back(world: &World, expected: Expected, given: Vec<u8>) -> Vec<u8> {
+    match expected {
+        Expected::Own(asked, said) => {
+            if let Some(said) = said {
+                tap::answered(world, &said, asked, &given);
+            }
+            given
+        }
+        Expected::Replaced(asked, said, bytes) => {
+            if let Some(said) = said {
+                tap::answered(world, &said, asked, &given);
+            }
+            bytes
+        }
+        Expected::Altered(asked) => {
+            let altered = asked.altered(&given, &mut world.dice.borrow_mut());
+            let Some((code, bytes)) = altered else { return given };
+            if let Some(code) = code {
+                world.trace.borrow_mut().error(asked.api, code);
+            }
+            bytes
+        }
+        Expected::Made(bytes) => bytes,
+    }
 }
 
 /// The next answer to come; `None` if the broker has closed.
@@ -255,7 +308,7 @@ async fn next_expected(
 
 /// Brings an answer to the client; whether the connection goes on.
 async fn deliver(world: &Rc<World>, conn: &Rc<Conn>, bytes: &[u8]) -> bool {
-    world.travel(false).await;
+    world.travel(false, conn.name()).await;
     let mishaps = world.weather.get().mishaps;
     let what = if world.happens(mishaps) { world.dice.borrow_mut().between(0, 5) } else { 9 };
     match what {
@@ -302,6 +355,33 @@ async fn deliver(world: &Rc<World>, conn: &Rc<Conn>, bytes: &[u8]) -> bool {
 struct End {
     conn: Rc<Conn>,
     world: Rc<World>,
+}
+
+impl End {
+    /// A whole request was written; whether the connection goes on.
+    fn write(&self, state: &mut State, frame: BytesMut) -> bool {
+        let world = &self.world;
+        let written = match tap::read(world, frame, world.next_commit()) {
+            Ok(written) => written,
+            Err(error) => {
+                world.finding(format!("a request cannot be read: {error}"));
+                return false;
+            }
+        };
+        if let Some(client) = &written.client {
+            if world.is_gone(client) {
+                return false;
+            }
+            self.conn.client.get_or_init(|| Rc::clone(client));
+            let said = written.said.as_ref();
+            if let Some((said, group)) =
+                said.and_then(|said| Some((said, world.group(&said.group)?)))
+            {
+                group.commits(world, client, said);
+            }
+        }
+        state.requests.as_ref().is_none_or(|requests| requests.send(written).is_ok())
+    }
 }
 
 impl Drop for End {
@@ -360,9 +440,7 @@ impl AsyncWrite for End {
         while let Some(frame) = take_frame(&mut state.partial) {
             // Its size field arrives with it.
             state.underway = state.underway.saturating_sub(4);
-            if let Some(requests) = &state.requests
-                && requests.send(frame).is_err()
-            {
+            if !self.write(&mut state, frame) {
                 state.ended = Some(io::ErrorKind::ConnectionReset);
             }
         }

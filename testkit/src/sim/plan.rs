@@ -16,10 +16,13 @@ pub(crate) const SAFETY: Duration = Duration::from_mins(1);
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) producers: Vec<ProducerPlan>,
+    pub(crate) groups: Vec<GroupPlan>,
     /// Faults of single requests and answers, in a thousand.
     pub(crate) mishaps: u64,
     /// Answers that are an error of the broker's, in a thousand, while it has a bad time.
     pub(crate) errors: u64,
+    /// Those while the run begins.
+    pub(crate) first_errors: u64,
     /// Longest calm between two large faults.
     pub(crate) calm_ms: u64,
 }
@@ -42,17 +45,134 @@ pub(crate) struct ProducerPlan {
     pub(crate) value_bytes: u64,
 }
 
+/// A group of consumers.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupPlan {
+    pub(crate) name: String,
+    pub(crate) members: Vec<MemberPlan>,
+}
+
+/// A place in a group, for one consumer after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct MemberPlan {
+    /// As `Options::parse` takes them, without the address and the client's name.
+    pub(crate) options: String,
+    pub(crate) taking: Taking,
+    pub(crate) committing: Committing,
+    /// Most records of a batch.
+    pub(crate) batch: usize,
+    /// Longest time of work on what was taken.
+    pub(crate) work_ms: u64,
+    pub(crate) buffer: usize,
+    pub(crate) poll_interval: Duration,
+    pub(crate) api_timeout: Duration,
+    /// How bad its program is: things done a thousand loops.
+    pub(crate) mischief: u64,
+}
+
+/// How records are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taking {
+    /// One by one.
+    Records,
+    /// In batches.
+    Batches,
+    /// In batches whose records are handed on one by one.
+    Handing,
+}
+
+/// Who commits, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Committing {
+    /// The client.
+    Auto,
+    /// The program, waiting for it.
+    Sync,
+    /// The program, without waiting.
+    Soon,
+    /// The program, naming offsets.
+    Named,
+}
+
 impl Plan {
     /// The plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x0ddb_a11a_5eed_cafe);
         let count = dice.between(2, 3);
+        let groups = if dice.per_mille(250) { 2 } else { 1 };
         Self {
             seed,
+            groups: (0..groups).map(|number| GroupPlan::of(dice, number)).collect(),
             producers: (0..count).map(|number| ProducerPlan::of(dice, number)).collect(),
             mishaps: dice.pick(&[2, 10, 30]),
             errors: dice.pick(&[50, 200, 500]),
+            first_errors: dice.pick(&[0, 0, 300]),
             calm_ms: dice.pick(&[1500, 4000, 8000]),
+        }
+    }
+}
+
+impl GroupPlan {
+    fn of(dice: &mut Dice, number: u64) -> Self {
+        let members = dice.between(1, 3);
+        // All members of a group must know a way that they share.
+        let strategy = dice.pick(&[
+            "range",
+            "roundrobin",
+            "sticky",
+            "cooperative-sticky",
+            "cooperative-sticky",
+            "cooperative-sticky,range",
+        ]);
+        let members = (0..members).map(|_| MemberPlan::of(dice, strategy)).collect();
+        Self { name: format!("readers-{number}"), members }
+    }
+}
+
+impl MemberPlan {
+    fn of(dice: &mut Dice, strategy: &str) -> Self {
+        let taking = dice.pick(&[Taking::Records, Taking::Batches, Taking::Handing]);
+        let committing = dice.pick(&[
+            Committing::Auto,
+            Committing::Auto,
+            Committing::Sync,
+            Committing::Soon,
+            Committing::Named,
+        ]);
+        let poll_interval = dice.pick(&[7000, 12_000, 30_000]);
+        let api_timeout = dice.pick(&[2000, 10_000]);
+        let buffer = dice.pick(&[4096, 65_536, 67_108_864]);
+        let mut options = String::new();
+        let written = write!(
+            options,
+            "partition.assignment.strategy={strategy};auto.offset.reset=earliest;enable.auto.commit={};auto.commit.interval.ms={};\
+             session.timeout.ms={};heartbeat.interval.ms={};max.poll.interval.ms={poll_interval};\
+             request.timeout.ms={};default.api.timeout.ms={api_timeout};retry.backoff.ms={};\
+             fetch.max.wait.ms={};fetch.min.bytes={};fetch.max.bytes={};\
+             max.partition.fetch.bytes={};fetch.buffer.memory={buffer};metadata.max.age.ms={}",
+            committing == Committing::Auto,
+            dice.pick(&[50, 500, 3000]),
+            dice.pick(&[6000, 10_000]),
+            dice.pick(&[300, 1000, 3000]),
+            dice.pick(&[1000, 3000, 10_000]),
+            dice.pick(&[5, 100]),
+            dice.pick(&[50, 500]),
+            dice.pick(&[1, 1, 2000]),
+            dice.pick(&[1000, 65_536, 16_777_216]),
+            dice.pick(&[300, 16_384, 1_048_576]),
+            dice.pick(&[5000, 300_000]),
+        );
+        debug_assert!(written.is_ok(), "a String takes all");
+        Self {
+            options,
+            taking,
+            committing,
+            batch: dice.pick(&[1, 10, usize::MAX]),
+            work_ms: dice.pick(&[0, 20, 200]),
+            buffer,
+            poll_interval: Duration::from_millis(poll_interval),
+            api_timeout: Duration::from_millis(api_timeout),
+            mischief: dice.pick(&[0, 30, 150]),
         }
     }
 }

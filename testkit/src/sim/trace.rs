@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ottla_protocol::{ApiKey, ErrorCode};
+
+use super::answers;
+
 /// The record of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -10,6 +14,8 @@ pub(crate) struct Trace {
     events: u64,
     faults: u64,
     counts: BTreeMap<&'static str, u64>,
+    /// Errors that were answered, by API and code.
+    errors: BTreeMap<(ApiKey, ErrorCode), u64>,
     /// Whether each event is printed.
     verbose: bool,
 }
@@ -39,6 +45,11 @@ impl Trace {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    /// A request of this API was answered with this error.
+    pub(crate) fn error(&mut self, api: ApiKey, code: ErrorCode) {
+        *self.errors.entry((api, code)).or_default() += 1;
+    }
+
     /// A fault was made.
     pub(crate) fn fault(&mut self, at: Duration, what: &'static str, number: u64) {
         self.faults += 1;
@@ -62,7 +73,10 @@ impl Trace {
     }
 
     /// What was counted.
-    pub(crate) fn into_counts(self) -> BTreeMap<&'static str, u64> {
-        self.counts
+    pub(crate) fn into_counts(self) -> BTreeMap<String, u64> {
+        let errors = self.errors.into_iter();
+        let errors = errors.map(|((api, code), count)| (answers::name(api, code), count));
+        let counts = self.counts.into_iter().map(|(what, count)| (what.to_owned(), count));
+        counts.chain(errors).collect()
     }
 }

@@ -1,23 +1,29 @@
 //! The simulated world: its broker, its disk, its weather, and who hears of what.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ottla_broker::BrokerConfig;
 use ottla_broker::sim::{SimBroker, SimDisk, SimLink};
+use ottla_protocol::Uuid;
 use tokio::time::Instant;
 
 use super::clock;
 use super::dice::Dice;
+use super::groups::Group;
 use super::network::Conn;
-use super::plan::{Plan, SAFETY};
+use super::plan::{Plan, SAFETY, TOPICS};
+use super::tap::{Place, place};
 use super::trace::Trace;
 
 /// Where clients find the broker.
 pub(crate) const ADDRESS: &str = "10.0.0.1:9092";
+
+/// Partitions of the topic that keeps committed offsets.
+pub(crate) const OFFSETS_PARTITIONS: i32 = 2;
 
 /// What the network and the broker are like now.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +43,13 @@ pub(crate) struct Weather {
 const FAIR: Weather =
     Weather { latency: (0, 3), requests_cut: None, answers_cut: None, mishaps: 0, errors: 0 };
 
+/// Nothing of one client's arrives before then, one way or both.
+#[derive(Debug, Clone, Copy)]
+struct CutOff {
+    requests: Option<Instant>,
+    answers: Option<Instant>,
+}
+
 /// All that the tasks of a run share.
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -44,11 +57,20 @@ pub(crate) struct World {
     pub(crate) trace: RefCell<Trace>,
     pub(crate) weather: Cell<Weather>,
     pub(crate) conns: RefCell<BTreeMap<u64, Rc<Conn>>>,
+    pub(crate) groups: Vec<Rc<Group>>,
+    /// Clients that are cut off.
+    cut_off: RefCell<BTreeMap<Rc<str>, CutOff>>,
+    /// Clients whose process is gone.
+    gone: RefCell<BTreeSet<Rc<str>>>,
+    topic_ids: RefCell<BTreeMap<Uuid, &'static str>>,
     config: BrokerConfig,
     disk: SimDisk,
     broker: RefCell<Option<SimBroker>>,
     began: Instant,
+    /// Brokers that were started.
+    lives: Cell<u64>,
     next_conn: Cell<u64>,
+    next_commit: Cell<u64>,
     faults: RefCell<Vec<String>>,
 }
 
@@ -56,25 +78,32 @@ impl World {
     /// A world of a plan, without a broker yet.
     pub(crate) fn new(plan: Plan, verbose: bool) -> Result<Rc<Self>, String> {
         let mut config = BrokerConfig::new();
+        let offsets_partitions = OFFSETS_PARTITIONS.to_string();
         let options = [
             ("advertised.listeners", "PLAINTEXT://10.0.0.1:9092"),
-            ("offsets.topic.num.partitions", "2"),
+            ("offsets.topic.num.partitions", offsets_partitions.as_str()),
             ("auto.create.topics.enable", "false"),
         ];
         for (name, value) in options {
             config = config.set(name, value).map_err(|error| error.to_string())?;
         }
-        let weather = Weather { mishaps: plan.mishaps, ..FAIR };
+        let weather = Weather { mishaps: plan.mishaps, errors: plan.first_errors, ..FAIR };
         Ok(Rc::new(Self {
             dice: RefCell::new(Dice::new(plan.seed)),
             trace: RefCell::new(Trace::new(verbose)),
             weather: Cell::new(weather),
             conns: RefCell::default(),
+            groups: plan.groups.iter().map(|plan| Rc::new(Group::new(plan.clone()))).collect(),
+            cut_off: RefCell::default(),
+            gone: RefCell::default(),
+            topic_ids: RefCell::default(),
             config,
             disk: SimDisk::default(),
             broker: RefCell::default(),
             began: clock::now(),
+            lives: Cell::new(0),
             next_conn: Cell::new(1),
+            next_commit: Cell::new(1),
             faults: RefCell::default(),
             plan,
         }))
@@ -123,20 +152,59 @@ impl World {
         !self.is_healed() && self.dice.borrow_mut().per_mille(per_mille)
     }
 
-    /// Waits as long as something is on its way, through a cut if there is one.
-    pub(crate) async fn travel(&self, to_broker: bool) {
+    /// Waits as long as something of this client's is on its way, through a cut if there is one.
+    pub(crate) async fn travel(&self, to_broker: bool, client: Option<&str>) {
         let (least, most) = self.weather.get().latency;
         let time = self.dice.borrow_mut().millis(least, most);
         clock::pause(time).await;
         loop {
             let weather = self.weather.get();
             let cut = if to_broker { weather.requests_cut } else { weather.answers_cut };
-            let Some(at) = cut.filter(|at| *at > clock::now()) else { return };
+            let own = client.and_then(|client| self.cut_off.borrow().get(client).copied());
+            let own = own.and_then(|cut| if to_broker { cut.requests } else { cut.answers });
+            let until = cut.max(own).filter(|at| *at > clock::now());
+            let Some(at) = until else { return };
             clock::until(at.min(self.heals_at())).await;
             if self.is_healed() {
                 return;
             }
         }
+    }
+
+    /// A client's process is gone. What it has written arrives all the same, if `arrives`.
+    pub(crate) fn crash(&self, client: &Rc<str>, arrives: bool) {
+        self.gone.borrow_mut().insert(Rc::clone(client));
+        let conns: Vec<Rc<Conn>> = self.conns.borrow().values().cloned().collect();
+        for conn in conns.iter().filter(|conn| conn.client().as_ref() == Some(client)) {
+            if arrives {
+                conn.reset_at_client();
+            } else {
+                conn.reset(self);
+            }
+        }
+    }
+
+    /// Whether a client's process is gone.
+    pub(crate) fn is_gone(&self, client: &str) -> bool {
+        self.gone.borrow().contains(client)
+    }
+
+    /// A partition that is named by its topic's name or id.
+    pub(crate) fn place_of(&self, name: &str, id: Uuid, partition: i32) -> Option<Place> {
+        let name = if name.is_empty() { *self.topic_ids.borrow().get(&id)? } else { name };
+        place(name, partition)
+    }
+
+    /// A number for a request that is written, in their order.
+    pub(crate) fn next_commit(&self) -> u64 {
+        let number = self.next_commit.get();
+        self.next_commit.set(number + 1);
+        number
+    }
+
+    /// The group of a name.
+    pub(crate) fn group(&self, name: &str) -> Option<&Rc<Group>> {
+        self.groups.iter().find(|group| group.plan.name == name)
     }
 
     /// Starts the broker on what the disk has.
@@ -145,7 +213,13 @@ impl World {
         let broker = SimBroker::start(&self.config, &self.disk, address)
             .map_err(|error| format!("the broker does not start: {error}"))?;
         *self.broker.borrow_mut() = Some(broker);
+        self.lives.set(self.lives.get() + 1);
         Ok(())
+    }
+
+    /// Which of its lives the broker is in.
+    pub(crate) const fn life(&self) -> u64 {
+        self.lives.get()
     }
 
     /// Kills the broker; the disk keeps what is written.
@@ -178,8 +252,13 @@ impl World {
     pub(crate) async fn create_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
         let broker = self.broker.borrow_mut().take().ok_or("no broker")?;
         let created = broker.create_topic(name, partitions).await;
+        let id = broker.topic_id(name);
         *self.broker.borrow_mut() = Some(broker);
-        created.map_err(|error| error.to_string())
+        created.map_err(|error| error.to_string())?;
+        let id = id.ok_or("no such topic")?;
+        let known = TOPICS.iter().find(|(topic, _)| *topic == name).map(|(topic, _)| *topic);
+        self.topic_ids.borrow_mut().extend(known.map(|topic| (id, topic)));
+        Ok(())
     }
 
     /// Calls the broker, which must run.
@@ -200,6 +279,9 @@ impl World {
 
     /// Makes one large fault after another until the world heals.
     pub(crate) async fn be_stormy(&self) -> Result<(), String> {
+        let begun = self.dice.borrow_mut().millis(0, 3000);
+        clock::pause(begun).await;
+        self.weather.set(Weather { errors: 0, ..self.weather.get() });
         while !self.is_healed() {
             let calm = self.dice.borrow_mut().millis(200, self.plan.calm_ms);
             clock::until((clock::now() + calm).min(self.heals_at())).await;
@@ -209,7 +291,7 @@ impl World {
             let (what, time) = {
                 let mut dice = self.dice.borrow_mut();
                 let longest = dice.pick(&[300, 2000, 6000, 15_000]);
-                (dice.between(0, 6), dice.millis(50, longest))
+                (dice.between(0, 8), dice.millis(50, longest))
             };
             let end = (clock::now() + time).min(self.heals_at());
             self.storm(what, end).await?;
@@ -250,6 +332,11 @@ impl World {
                 self.fault("the network is slow", 0);
                 self.weather.set(Weather { latency: (20, 900), ..before });
             }
+            6 | 7 => {
+                self.cut_one_off(end);
+                // Meanwhile others are as unhappy.
+                return Ok(());
+            }
             _ => {
                 self.fault("the broker answers with errors", 0);
                 self.weather.set(Weather { errors: self.plan.errors, ..before });
@@ -258,6 +345,34 @@ impl World {
         clock::until(end).await;
         self.weather.set(before);
         Ok(())
+    }
+
+    /// Cuts one of the clients off that have a connection.
+    fn cut_one_off(&self, end: Instant) {
+        let conns = self.conns.borrow();
+        let clients: BTreeSet<Rc<str>> = conns.values().filter_map(|conn| conn.client()).collect();
+        let clients: Vec<Rc<str>> = clients.into_iter().collect();
+        if clients.is_empty() {
+            return;
+        }
+        let mut dice = self.dice.borrow_mut();
+        let numbers: Vec<usize> = (0..clients.len()).collect();
+        let (number, way) = (dice.pick(&numbers), dice.between(0, 3));
+        drop(dice);
+        let Some(client) = clients.get(number) else { return };
+        let (what, cut) = match way {
+            0 => {
+                let cut = CutOff { requests: Some(end), answers: None };
+                ("one client's requests do not arrive", cut)
+            }
+            1 => {
+                let cut = CutOff { requests: None, answers: Some(end) };
+                ("one client's answers do not arrive", cut)
+            }
+            _ => ("one client is cut off", CutOff { requests: Some(end), answers: Some(end) }),
+        };
+        self.fault(what, u64::try_from(number).unwrap_or(0));
+        self.cut_off.borrow_mut().insert(Rc::clone(client), cut);
     }
 
     /// Nothing bad happens from now on.

@@ -1,0 +1,193 @@
+//! What a group has done, as its members and the network tell, and what must hold of it at any time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ottla_protocol::ErrorCode;
+
+use super::clock;
+use super::committed;
+use super::plan::{GroupPlan, TOPICS};
+use super::tap::{Place, Said, What};
+use super::world::World;
+
+/// When the last record is stored, the group has read all of them within this.
+const PROGRESS: Duration = Duration::from_mins(1);
+
+/// A group.
+pub(crate) struct Group {
+    pub(crate) plan: GroupPlan,
+    pub(crate) book: RefCell<Book>,
+    done: Cell<bool>,
+}
+
+/// What is known of a group.
+#[derive(Default)]
+pub(crate) struct Book {
+    /// Values by their offsets, as some member was given them.
+    pub(crate) delivered: BTreeMap<Place, BTreeMap<i64, Vec<u8>>>,
+    /// How far each client has finished, at most.
+    finished: BTreeMap<(String, Place), i64>,
+    /// Offsets that some member has asked to have committed.
+    asked: BTreeMap<Place, BTreeSet<i64>>,
+    /// Offsets to which a member has gone back.
+    pub(crate) gone_back: BTreeMap<Place, Vec<i64>>,
+    /// Commits that arrived behind later ones of their client.
+    pub(crate) late: BTreeMap<Place, BTreeSet<i64>>,
+    /// The number of the last commit of each client that has arrived.
+    arrived: BTreeMap<String, u64>,
+    /// Whose a partition is in a generation of one life of the broker: what is not agreed on when
+    /// that ends is forgotten, and its number given again.
+    owners: BTreeMap<(u64, i32, Place), String>,
+    /// Who has committed for a partition in such a generation.
+    committers: BTreeMap<(u64, i32, Place), String>,
+    /// Commits that a member was told are made.
+    pub(crate) promised: BTreeMap<Place, BTreeSet<i64>>,
+}
+
+impl Group {
+    /// A group that has done nothing.
+    pub(crate) fn new(plan: GroupPlan) -> Self {
+        Self { plan, book: RefCell::default(), done: Cell::new(false) }
+    }
+
+    /// Whether all is read, and the members are to end.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.get()
+    }
+
+    /// A client has finished what is before this offset.
+    pub(crate) fn finish(&self, client: &str, place: Place, offset: i64) {
+        let mut book = self.book.borrow_mut();
+        let known = book.finished.entry((client.to_owned(), place)).or_default();
+        *known = offset.max(*known);
+    }
+
+    /// Whether somebody has asked to have this offset committed.
+    pub(crate) fn is_asked(&self, place: Place, offset: i64) -> bool {
+        self.book.borrow().asked.get(&place).is_some_and(|asked| asked.contains(&offset))
+    }
+
+    /// A client has written a commit.
+    pub(crate) fn commits(&self, world: &World, client: &str, said: &Said) {
+        let What::Commit { rows, .. } = &said.what else { return };
+        let mut book = self.book.borrow_mut();
+        for &(place, offset) in rows {
+            book.asked.entry(place).or_default().insert(offset);
+            let finished = book.finished.get(&(client.to_owned(), place)).copied();
+            if finished.unwrap_or(0) < offset {
+                world.finding(format!(
+                    "{client} commits {offset} of {place:?}, and has finished {finished:?}"
+                ));
+            }
+        }
+    }
+
+    /// A client's commit has come to the coordinator.
+    pub(crate) fn arrives(&self, world: &World, client: &str, said: &Said) {
+        let What::Commit { number, rows } = &said.what else { return };
+        let mut book = self.book.borrow_mut();
+        let last = book.arrived.entry(client.to_owned()).or_default();
+        if *number >= *last {
+            *last = *number;
+            return;
+        }
+        world.sometimes("a commit arrives late");
+        for &(place, offset) in rows {
+            book.late.entry(place).or_default().insert(offset);
+        }
+    }
+
+    /// A member has been given its share of a generation.
+    pub(crate) fn shared_out(&self, world: &World, said: &Said, share: &[Place]) {
+        let generation = u64::try_from(said.generation).unwrap_or(u64::MAX);
+        world.event("a share of generation", generation, said.member.as_bytes());
+        let mut book = self.book.borrow_mut();
+        for &place in share {
+            let key = (world.life(), said.generation, place);
+            let owner = book.owners.entry(key).or_insert_with(|| said.member.clone());
+            if *owner != said.member {
+                world.finding(format!(
+                    "{place:?} is both {owner}'s and {}'s in generation {} of {}",
+                    said.member, said.generation, said.group
+                ));
+            }
+        }
+    }
+
+    /// What the coordinator says to a commit.
+    pub(crate) fn committed(&self, world: &World, said: &Said, place: Place, code: ErrorCode) {
+        if code == ErrorCode::ILLEGAL_GENERATION || code == ErrorCode::UNKNOWN_MEMBER_ID {
+            world.sometimes("a commit is fenced");
+        }
+        if code.is_error() {
+            return;
+        }
+        world.sometimes("a commit is made");
+        let mut book = self.book.borrow_mut();
+        let key = (world.life(), said.generation, place);
+        let owner = book.owners.get(&key).cloned();
+        let committer = book.committers.entry(key).or_insert_with(|| said.member.clone());
+        let owner = owner.unwrap_or_else(|| committer.clone());
+        if *committer != said.member || owner != said.member {
+            world.finding(format!(
+                "{place:?} is committed by {} in generation {} of {}, and by {committer}, and is \
+                 {owner}'s",
+                said.member, said.generation, said.group
+            ));
+        }
+    }
+
+    /// The world has healed and nothing more is sent: all is read and committed in time.
+    pub(crate) async fn prove(&self, world: &World) -> Result<(), String> {
+        let by = clock::now() + PROGRESS;
+        loop {
+            let missing = self.missing(world)?;
+            if missing.is_empty() {
+                break;
+            }
+            if clock::now() >= by {
+                world.finding(format!(
+                    "{} s after the last record {} has not read and committed all: {}",
+                    PROGRESS.as_secs(),
+                    self.plan.name,
+                    missing.join(", ")
+                ));
+                break;
+            }
+            clock::pause(Duration::from_millis(100)).await;
+        }
+        self.done.set(true);
+        Ok(())
+    }
+
+    /// Partitions that are not read and committed up to their ends.
+    fn missing(&self, world: &World) -> Result<Vec<String>, String> {
+        let book = self.book.borrow();
+        let mut missing = Vec::new();
+        let places = TOPICS.iter().flat_map(|&(topic, partitions)| {
+            (0..partitions).map(move |partition| (topic, partition))
+        });
+        let mut ends = BTreeMap::new();
+        for place @ (topic, partition) in places {
+            let end = world.with_broker(|broker| broker.end(topic, partition))?;
+            let read = book.delivered.get(&place).map_or(0, BTreeMap::len);
+            if i64::try_from(read).is_ok_and(|read| read < end) {
+                missing.push(format!("{topic}-{partition}: {read} read of {end}"));
+            }
+            ends.insert(place, end);
+        }
+        if !missing.is_empty() {
+            return Ok(missing);
+        }
+        let commits = committed::commits(world, &self.plan.name)?;
+        for (place @ (topic, partition), end) in ends {
+            let last = commits.get(&place).and_then(|offsets| offsets.last()).copied();
+            if end > 0 && last != Some(end) {
+                missing.push(format!("{topic}-{partition}: {last:?} committed of {end}"));
+            }
+        }
+        Ok(missing)
+    }
+}
