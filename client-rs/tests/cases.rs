@@ -350,6 +350,6 @@ macro_rules! files {
 
 files! {
     malformed 9,
-    positions 9,
+    positions 10,
     replicas 3,
 }

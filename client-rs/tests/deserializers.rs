@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::error::Error as _;
 
 use clients::{member, producer};
-use ottla::{BigEndian, ErrorKind, Plain, Record};
+use ottla::{BigEndian, ErrorKind, Header, Plain, Record};
 use ottla_broker::{Broker, BrokerConfig};
 use patience::LIMIT;
 
@@ -52,6 +52,31 @@ fn fields_are_read_when_they_are_touched_and_their_bytes_stay() {
     assert_eq!(bad.value(), Some([0xff, 0x00].as_slice()), "the bytes are there as they came");
     let error = bad.key_with::<i32>(&BigEndian).unwrap_err();
     assert!(error.to_string().contains("4 bytes was expected, and there are 1"), "{error}");
+    consumer.close(LIMIT).unwrap();
+}
+
+/// vert-x3/vertx-kafka-client#313: a header without a value ended the consumer.
+#[test]
+fn headers_come_in_order_with_null_apart_from_empty_and_keys_more_than_once() {
+    let broker = broker(1);
+    let producer = producer(&broker.bootstrap(), &[]);
+    let bytes = [0xff, 0x00];
+    let mut sent = vec![
+        Header { key: "a", value: None },
+        Header::new("a", b""),
+        Header::new("b", &bytes),
+        Header::new("", b"a key that is empty"),
+    ];
+    let names: Vec<String> = (0..996).map(|at| format!("h{}", at % 7)).collect();
+    sent.extend(names.iter().map(|name| Header::new(name, name.as_bytes())));
+    drop(producer.send(&Record::to("t").headers(&sent)).unwrap());
+    producer.close(LIMIT).unwrap();
+    let consumer = member(&broker.bootstrap(), "t", &[]);
+    let record = consumer.poll(LIMIT).unwrap().unwrap();
+    let came: Vec<_> = record.headers().iter().collect();
+    let wanted: Vec<_> = sent.iter().map(|header| (header.key.as_bytes(), header.value)).collect();
+    assert_eq!(came, wanted);
+    assert_eq!(record.headers().last(b"a"), Some(Some(b"".as_slice())), "the last of that key");
     consumer.close(LIMIT).unwrap();
 }
 
