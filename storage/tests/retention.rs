@@ -144,6 +144,25 @@ fn time_queries_never_answer_below_the_log_start() {
 }
 
 #[test]
+fn a_log_start_inside_a_batch_hides_the_records_before_it_from_time_queries() {
+    on_both(|place| {
+        let mut log = place.clean();
+        append(&mut log, &Draft::at(&[10, 30, 20]));
+        let reader = log.reader();
+        let find = |timestamp| {
+            let found = reader.offset_for_time(timestamp, 3).expect("asked");
+            found.map(|found| (found.offset, found.timestamp))
+        };
+        assert_eq!(find(0), Some((0, 10)));
+        log.advance_start(1).expect("moved");
+        assert_eq!(find(0), Some((1, 30)));
+        log.advance_start(2).expect("moved");
+        assert_eq!(find(0), Some((2, 20)));
+        assert_eq!(find(25), None);
+    });
+}
+
+#[test]
 fn leader_epochs_below_the_log_start_are_forgotten() {
     on_both(|place| {
         let place = small(place);

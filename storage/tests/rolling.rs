@@ -192,6 +192,25 @@ fn a_full_index_begins_a_segment() {
 }
 
 #[test]
+fn a_full_index_of_offsets_begins_a_segment_where_no_record_is_newer_than_the_first() {
+    on_both(|place| {
+        let place = place.with(|config| {
+            config.index_interval_bytes = 0;
+            config.segment_index_bytes = 80;
+        });
+        let mut log = place.clean();
+        for _ in 0..40 {
+            append(&mut log, &Draft::at(&[NOW]));
+        }
+        log.close().expect("closed");
+        for name in place.names_of(".index") {
+            assert!(place.read(&name).len() <= 80, "{name}");
+        }
+        assert_eq!(read_from(&place.clean().reader(), 0, 1000).len(), 40);
+    });
+}
+
+#[test]
 fn offsets_too_far_from_the_base_begin_a_segment() {
     on_both(|place| {
         let mut log = place.clean();

@@ -5,6 +5,7 @@ mod clients;
 mod first;
 mod idle;
 mod load;
+mod log;
 mod server;
 mod start;
 
@@ -20,6 +21,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("idle", idle::run),
     ("first-group-record", first::run),
     ("broker", broker::run),
+    ("log", log::run),
 ];
 
 /// Those that take words of their own.

@@ -52,7 +52,8 @@ usage: cargo xtask COMMAND
                         a year of flights through the embedded broker, in all
                         four languages, and what must hold at the end
   bench NAME            figures beside Apache Kafka's: start (time to the first answer),
-                        idle (memory), first-group-record, broker (CPU a record)
+                        idle (memory), first-group-record, broker (CPU a record); and
+                        log (the ways to write and to send its bytes)
   bench produce|consume|latency [--quick] [--json FILE] [FILTER ...]
                         our client beside librdkafka, franz-go and Kafka's own, on
                         Apache Kafka and on our broker; without a filter all rows, which
