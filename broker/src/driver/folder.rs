@@ -247,7 +247,7 @@ impl DataFolder {
     pub(crate) fn set_aside(&self, topic: &str, partition: i32) {
         let name = folder_name(topic, partition);
         let moved = random_id().map_err(|error| format!("{error:?}")).and_then(|id| {
-            let aside = self.dir.join(format!("{name}.{id}-stray"));
+            let aside = self.dir.join(aside_name(topic, partition, &id.to_string()));
             let moved = self.files.rename(&self.dir.join(&name), &aside);
             moved.map(|()| aside).map_err(|error| error.to_string())
         });
@@ -413,6 +413,18 @@ impl DataFolder {
     pub(crate) fn unlock(&self) {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
+}
+
+/// The most bytes that a name has on the file systems that there are.
+const NAME_BYTES: usize = 255;
+
+/// The name of a folder that no topic has: as in Kafka, so much of a long topic's name is left out
+/// that it is no longer than a name may be.
+fn aside_name(topic: &str, partition: i32, id: &str) -> String {
+    let rest = format!("-{partition}.{id}-stray");
+    let most = NAME_BYTES.saturating_sub(rest.len());
+    let topic: String = topic.bytes().take(most).map(char::from).collect();
+    format!("{topic}{rest}")
 }
 
 /// Makes a folder this broker's, with a new cluster around it.
