@@ -2,7 +2,8 @@
 //! runtime that the simulator drives.
 //!
 //! In the place of sockets stand channels of whole frames, in that of the writer's thread a task.
-//! Left out is the upkeep of the folder, which nothing in a simulated minute asks for.
+//! Left out is the upkeep of the folder, which nothing in a simulated minute asks for; a test may
+//! begin with it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::driver::controller::NewTopic;
 use crate::driver::first::first;
 use crate::driver::folder::DataFolder;
 use crate::driver::replay::read_records;
+use crate::driver::upkeep;
 use crate::driver::writer::ReadyList;
 use crate::node::{Node, Phase};
 use crate::server::connection::ConnectionInfo;
@@ -81,6 +83,11 @@ impl SimBroker {
         tasks.spawn(write(ready, clock));
         tasks.spawn(run_timers(node.clone()));
         Ok(Self { node, tasks, _phase: phase })
+    }
+
+    /// Has the broker look for old segments, note checkpoints and remove files from now on.
+    pub fn keep_folder(&mut self) {
+        self.tasks.spawn(upkeep::run(self.node.clone()));
     }
 
     /// Creates a topic; its partitions can be produced to when this returns.

@@ -9,7 +9,7 @@ mod turn;
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -74,6 +74,8 @@ pub(crate) struct Partition {
     opened: OnceLock<Result<LogReader, Arc<str>>>,
     /// Why nobody may read it any more: its topic was deleted, or a reader came to damage.
     offline: OnceLock<AppendError>,
+    /// It was told that records are of the future.
+    future_told: AtomicBool,
     /// Held by the thread that opens the log.
     opening: Mutex<()>,
     role: Mutex<Role>,
@@ -150,6 +152,7 @@ impl Partition {
             setup,
             opened: OnceLock::new(),
             offline: OnceLock::new(),
+            future_told: AtomicBool::new(false),
             opening: Mutex::new(()),
             role: Mutex::new(Role::Unopened),
             inbox: Mutex::default(),

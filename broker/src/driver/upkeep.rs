@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use ottla_storage::LogReader;
 use tokio::sync::Notify;
 
 use crate::driver::aside::aside;
@@ -14,6 +15,9 @@ use crate::driver::first::first;
 use crate::driver::folder::Point;
 use crate::driver::partition::{AppendError, Chore, Partition, StartAt, StartDone};
 use crate::node::{Node, Topic};
+
+/// So far ahead records may be dated without a warning: Kafka's default for what is taken.
+const FUTURE_MS: i64 = 3_600_000;
 
 /// What is to be done soon.
 #[derive(Default)]
@@ -285,12 +289,31 @@ fn look(node: &Arc<Node>, topic: &Topic, partition: &Arc<Partition>) {
             });
             delete_records(node, partition, StartAt::Offset(target), done);
         }
-        // Left by a crash, or by a disk that was full.
-        Ok(_) if log.has_dead_segments() => drop_dead(node, partition),
-        Ok(_) => {}
+        Ok(_) => {
+            if limits.is_some_and(|limits| limits.ms.is_some()) {
+                warn_of_future(node, partition, log);
+            }
+            // Left by a crash, or by a disk that was full.
+            if log.has_dead_segments() {
+                drop_dead(node, partition);
+            }
+        }
         Err(error) => {
             let (topic, index) = (&topic.name, partition.index());
             tracing::warn!(%topic, partition = index, %error, "the age of segments cannot be read");
         }
+    }
+}
+
+/// Records of the future keep their segment longer than `retention.ms` says, for years if a producer
+/// counts in another unit (KAFKA-6482): that is told once.
+fn warn_of_future(node: &Node, partition: &Partition, log: &LogReader) {
+    let Ok(Some(newest)) = log.oldest_segment_ms() else { return };
+    let ahead = newest.saturating_sub(node.clock.now_ms());
+    if ahead > FUTURE_MS && partition.note_future() {
+        let (topic, index) = (partition.topic(), partition.index());
+        tracing::warn!(%topic, partition = index, timestamp = newest, ahead_ms = ahead,
+            "records are of the future, and stay so much longer than retention.ms says; \
+             timestamps are in milliseconds (message.timestamp.after.max.ms)");
     }
 }

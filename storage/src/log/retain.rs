@@ -27,6 +27,18 @@ impl LogReader {
         self.with_view(|view| view.expired(limits, upper, now_ms))
     }
 
+    /// The time of the newest record in the oldest segment, which keeps the segment until it is old
+    /// enough itself; `None` if records have no times.
+    pub fn oldest_segment_ms(&self) -> Result<Option<i64>, ReadError> {
+        self.with_view(|view| {
+            let mut alive = (0..).zip(view.extents_from(0));
+            let oldest = alive.find(|(index, _)| view.segment_end(*index) > view.log_start);
+            let Some((_, (segment, extent))) = oldest else { return Ok(None) };
+            let newest = extent.largest_timestamp().map_err(in_segment(segment))?;
+            Ok((newest >= 0).then_some(newest))
+        })
+    }
+
     /// Whether a segment lies wholly below the log start.
     pub fn has_dead_segments(&self) -> bool {
         let view = self.view.load();

@@ -18,6 +18,17 @@ thread_local! {
 #[derive(Debug)]
 pub struct SimWorld(());
 
+impl SimWorld {
+    /// Moves the clock on the wall, and no other.
+    pub fn move_wall(&self, by_ms: i64) {
+        WORLD.with_borrow_mut(|world| {
+            if let Some(world) = world {
+                world.wall.1 = world.wall.1.saturating_add(by_ms);
+            }
+        });
+    }
+}
+
 impl Drop for SimWorld {
     fn drop(&mut self) {
         WORLD.with_borrow_mut(|world| *world = None);

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ottla_protocol::ErrorCode;
 use ottla_storage::{ActiveProducer, Log, LogError};
@@ -130,6 +131,11 @@ impl Partition {
     /// Whether the log was opened, or tried to be.
     pub(crate) fn is_open(&self) -> bool {
         self.opened.get().is_some()
+    }
+
+    /// Its records are of the future; true for the first who says so.
+    pub(crate) fn note_future(&self) -> bool {
+        !self.future_told.swap(true, Ordering::Relaxed)
     }
 
     /// Has other options from the next append on.
