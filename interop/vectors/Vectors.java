@@ -64,6 +64,9 @@ public final class Vectors {
                 samples(file, words[1], version, words[2].equals("record") ? "" : "Data");
             }
         }
+        StringBuilder fetch = files.get("fetch");
+        FetchAnswers.write((kind, version, answer) ->
+                line(fetch, "FetchResponse", version, kind, answer, version));
         Path scratch = Files.createTempDirectory(wanted.getParent(), "files");
         KafkaFiles.write(files.computeIfAbsent("files", name -> head(arguments[0])), scratch);
         Assignors.write(files.computeIfAbsent("assignors", name -> head(arguments[0])));

@@ -40,6 +40,11 @@ impl Answer {
         ottla_protocol::frame::peek_correlation_id(&self.frame).expect("a correlation id")
     }
 
+    /// All of it, header and body.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.frame
+    }
+
     pub(crate) fn decode<'a, R: Response<'a>>(&'a self) -> R {
         decode_response::<R>(&self.frame, self.version).expect("an answer of this version").1
     }

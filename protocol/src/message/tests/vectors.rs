@@ -62,11 +62,15 @@ fn from_hex(text: &str) -> Vec<u8> {
 /// Samples of each message and version, headers apart.
 const KINDS: [&str; 6] = ["defaults", "set", "nulls", "inner-nulls", "empties", "long"];
 
+/// What samples of answers to a Fetch begin with, which Kafka's classes write beside the others: with
+/// no list, none and two of aborted transactions, and with records null and empty.
+const ANSWER: &str = "aborted-";
+
 #[test]
 fn every_message_has_its_vectors_in_every_version() {
     let mut kinds: BTreeMap<(String, i16), Vec<String>> = BTreeMap::new();
     for Vector { message, version, kind, .. } in vectors() {
-        if !kind.starts_with("header") {
+        if !kind.starts_with("header") && !kind.starts_with(ANSWER) {
             kinds.entry((message, version)).or_default().push(kind);
         }
     }
@@ -178,4 +182,29 @@ fn headers_that_kafka_wrote_are_read_and_written_byte_for_byte() {
     let served = |api: &ApiKey| api.served().count();
     let versions: usize = ApiKey::WITH_MESSAGES.iter().map(served).sum();
     assert_eq!(compared, 3 * versions, "two headers for each request, one for each answer");
+}
+
+#[test]
+fn there_is_an_answer_to_a_fetch_for_each_way_to_write_nothing() {
+    let mut answers = vectors();
+    answers.retain(|vector| vector.kind.starts_with(ANSWER));
+    assert_eq!(answers.len(), 15 * 3 * 2, "versions, lists, records");
+    for Vector { message, version, kind, bytes } in answers {
+        assert_eq!(message, "FetchResponse");
+        let mut r = Reader::with_memory(&bytes, FetchResponse::MEMORY_FACTOR);
+        let answer = FetchResponse::decode(&mut r, version).unwrap();
+        let part = &answer.responses[0].partitions[0];
+        let aborted = part.aborted_transactions.as_ref().map(Vec::len);
+        let listed = kind.split('-').nth(1).unwrap();
+        assert_eq!(
+            aborted,
+            match listed {
+                "null" => None,
+                "empty" => Some(0),
+                _ => Some(2),
+            }
+        );
+        assert_eq!(part.records.bytes().is_none(), kind.ends_with("null"), "{version} {kind}");
+        assert_eq!(part.preferred_read_replica, -1, "{version} {kind}");
+    }
 }
