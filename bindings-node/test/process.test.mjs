@@ -162,17 +162,31 @@ test('dropped clients and batches are collected', async () => {
 test('a broker runs on when nobody holds it any more', async () => {
   const { status, out, err } = await runProgram(`
     import { Broker, Producer } from 'ottla'
-    const start = async () => (await Broker.start()).address
+    let broker, looked = 0
+    const registry = new FinalizationRegistry(() => { looked++ })
+    const start = async () => {
+      const started = await Broker.start()
+      broker = new WeakRef(started)
+      // Nobody holds this either: when it is gone the collector has looked at both.
+      registry.register({ beside: started.address })
+      return started.address
+    }
+    const collect = async (times) => {
+      for (let tries = 0; tries < 1000 && looked < times; tries++) {
+        gc()
+        await new Promise((resolve) => setTimeout(resolve, 1))
+      }
+    }
     const producer = new Producer({ bootstrapServers: await start() })
     await producer.send('t', 'first')
-    for (let round = 0; round < 10; round++) {
-      gc()
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-    console.log((await producer.send('t', 'second')).offset)
+    await collect(1)
+    registry.register({ beside: 'what the first look has freed' })
+    await collect(2)
+    const { offset } = await producer.send('t', 'second')
+    console.log(looked, broker.deref() instanceof Broker, offset)
   `, { args: ['--expose-gc'] })
   assert.equal(err, '')
-  assert.equal(out, '1n')
+  assert.equal(out, '2 true 1n')
   assert.equal(status, 0)
 })
 

@@ -1,5 +1,6 @@
 //! Times that records should not have: older than those before them, or in another unit. On a clock
 //! that the tests move.
+#![allow(clippy::disallowed_methods, reason = "the time of a paused runtime is the test's")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 mod wire;

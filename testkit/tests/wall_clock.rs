@@ -1,5 +1,6 @@
 //! The clock on the wall jumps (KAFKA-19888): groups, their coordinator and fetches that wait follow
 //! the other clock.
+#![allow(clippy::disallowed_methods, reason = "the time of a paused runtime is the test's")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 mod wire;

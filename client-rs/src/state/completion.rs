@@ -1,6 +1,10 @@
 //! What became of a batch: stored once, for all its records, and told to those who wait.
 
-use std::collections::VecDeque;
+mod outcome;
+mod queue;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,71 +15,8 @@ use crate::error::Error;
 use crate::process::Process;
 use crate::record::Delivery;
 
-#[cfg(test)]
-mod tests;
-
-/// The times of a batch's records: an entry where a time differs from that of the record before.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Times(Vec<(u32, i64)>);
-
-impl Times {
-    /// Notes the time of the record at `index`, the next one.
-    #[inline]
-    pub(crate) fn push(&mut self, index: u32, time: i64) {
-        if self.0.last().is_none_or(|&(_, last)| last != time) {
-            self.0.push((index, time));
-        }
-    }
-
-    /// The time of a record.
-    pub(crate) fn at(&self, index: u32) -> i64 {
-        let after = self.0.partition_point(|&(first, _)| first <= index);
-        after.checked_sub(1).and_then(|run| self.0.get(run)).map_or(-1, |&(_, time)| time)
-    }
-}
-
-/// How a batch ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// It is stored.
-    Stored {
-        /// Offset of the first record; −1 if it is not known.
-        base_offset: i64,
-        /// The broker's time, if the topic's records get that; else −1.
-        append_time: i64,
-        /// The records' own times.
-        times: Times,
-    },
-    /// It is not, or not for certain.
-    Failed(Error),
-    /// Its records have gone on to other batches.
-    Forwarded(Forward),
-}
-
-/// Where each record of a batch went.
-#[derive(Debug, Default)]
-pub(crate) struct Forward {
-    targets: Vec<Arc<Completion>>,
-    /// Of each record: which of `targets`, and its index there.
-    places: Vec<(u32, u32)>,
-}
-
-impl Forward {
-    /// Notes where the next record went.
-    pub(crate) fn push(&mut self, target: &Arc<Completion>, index: u32) {
-        let known = self.targets.iter().rposition(|known| Arc::ptr_eq(known, target));
-        let place = known.unwrap_or_else(|| {
-            self.targets.push(Arc::clone(target));
-            self.targets.len() - 1
-        });
-        self.places.push((u32::try_from(place).unwrap_or(u32::MAX), index));
-    }
-
-    fn get(&self, index: u32) -> Option<(&Arc<Completion>, u32)> {
-        let &(target, index) = self.places.get(usize::try_from(index).ok()?)?;
-        Some((self.targets.get(usize::try_from(target).ok()?)?, index))
-    }
-}
+pub(crate) use self::outcome::{Forward, Outcome, Times};
+pub use self::queue::{Completed, Completions};
 
 /// One batch, as those see it who hold a token of one of its records.
 pub(crate) struct Completion {
@@ -294,142 +235,5 @@ impl fmt::Debug for Completion {
             .field("partition", &self.partition)
             .field("outcome", &self.outcome)
             .finish_non_exhaustive()
-    }
-}
-
-/// A queue of batches that have ended, for a loop that settles many records at a time.
-///
-/// It holds only batches with records that were asked about by [`Sent::notify`](crate::Sent::notify).
-/// These stay counted in `buffer.memory` until what [`Completions::drain`] gave is dropped: a program
-/// that does not drain finds no room for further records.
-pub struct Completions {
-    wake: Box<dyn Fn() + Send + Sync>,
-    /// `None` once it is closed.
-    batches: Mutex<Option<VecDeque<Completed>>>,
-}
-
-impl Completions {
-    /// An empty queue. `wake` is called when it gets its first batch after it was empty.
-    ///
-    /// That is mostly on the client's own thread, so it must be quick: write to an eventfd, wake a
-    /// loop. It may be called once more than needed, never too seldom.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        let batches = Mutex::new(Some(VecDeque::new()));
-        Arc::new(Self { wake: Box::new(wake), batches })
-    }
-
-    pub(crate) fn push(&self, batch: Arc<Completion>, charge: Option<Arc<Charge>>) {
-        let first = match &mut *lock(&self.batches) {
-            Some(batches) => {
-                batches.push_back(Completed { batch, _charge: charge });
-                batches.len() == 1
-            }
-            None => false,
-        };
-        if first {
-            (self.wake)();
-        }
-    }
-
-    /// Takes up to `max` batches, oldest first. What is left brings no further wake.
-    pub fn drain(&self, max: usize) -> Vec<Completed> {
-        let mut batches = lock(&self.batches);
-        let Some(batches) = &mut *batches else { return Vec::new() };
-        let count = max.min(batches.len());
-        batches.drain(..count).collect()
-    }
-
-    /// Drops what waits, and takes no more: nobody will ask for it.
-    pub fn close(&self) {
-        let dropped = lock(&self.batches).take();
-        // Outside of the lock: their room goes to those who wait for it.
-        drop(dropped);
-    }
-
-    /// Whether no batch waits.
-    pub fn is_empty(&self) -> bool {
-        lock(&self.batches).as_ref().is_none_or(VecDeque::is_empty)
-    }
-}
-
-impl fmt::Debug for Completions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completions")
-            .field("waiting", &lock(&self.batches).as_ref().map_or(0, VecDeque::len))
-            .finish_non_exhaustive()
-    }
-}
-
-/// A batch that has ended.
-#[derive(Debug, Clone)]
-pub struct Completed {
-    batch: Arc<Completion>,
-    _charge: Option<Arc<Charge>>,
-}
-
-impl Completed {
-    /// The batch's number, as [`Sent::batch_id`](crate::Sent::batch_id) gives it.
-    pub fn batch_id(&self) -> u64 {
-        self.batch.id
-    }
-
-    /// What became of the record of this index.
-    ///
-    /// `None` if that is still open: records sent before their topic was known share a batch at
-    /// first and part later, so such a batch comes more than once.
-    pub fn result(&self, index: u32) -> Option<Result<Delivery, Error>> {
-        self.batch.result(index)
-    }
-
-    /// The same for some records, by rising index, without a record before others of its partition
-    /// that are still open: for those the batch comes once more. `told` gets each result; what stays
-    /// open is left in `records`.
-    ///
-    /// Batches end while one looks, so that of two records of a partition the second may seem to
-    /// have a result alone.
-    pub fn take_results<T>(
-        &self,
-        records: &mut Vec<(u32, T)>,
-        mut told: impl FnMut(T, Result<Delivery, Error>),
-    ) {
-        let mut behind: Vec<i32> = Vec::new();
-        let mut open = Vec::new();
-        for (index, opaque) in records.drain(..) {
-            let partition = self.batch.partition_of(index);
-            let is_behind = behind.contains(&partition);
-            if let Some(result) = self.result(index).filter(|_| !is_behind) {
-                told(opaque, result);
-            } else {
-                open.push((index, opaque));
-                behind.extend(Some(partition).filter(|_| !is_behind));
-            }
-        }
-        *records = open;
-    }
-
-    /// The batch's topic.
-    pub fn topic(&self) -> &Arc<str> {
-        &self.batch.topic
-    }
-
-    /// The batch's partition; `None` if its records have gone to several.
-    pub fn partition(&self) -> Option<i32> {
-        Some(self.batch.partition).filter(|&partition| partition >= 0)
-    }
-
-    /// Offset of the first record, if the whole batch is stored; −1 if that is not known.
-    pub fn base_offset(&self) -> Option<i64> {
-        match self.batch.outcome.get()? {
-            Outcome::Stored { base_offset, .. } => Some(*base_offset),
-            Outcome::Failed(_) | Outcome::Forwarded(_) => None,
-        }
-    }
-
-    /// The error, if the whole batch failed.
-    pub fn error(&self) -> Option<&Error> {
-        match self.batch.outcome.get()? {
-            Outcome::Failed(error) => Some(error),
-            Outcome::Stored { .. } | Outcome::Forwarded(_) => None,
-        }
     }
 }
