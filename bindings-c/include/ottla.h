@@ -230,6 +230,23 @@ typedef enum {
      */
     OTTLA_ERR_NOT_ASSIGNED = 80,
     /**
+     * What was to be made is there already.
+     */
+    OTTLA_ERR_ALREADY_EXISTS = 85,
+    /**
+     * There is no such group, transaction, folder or other thing.
+     */
+    OTTLA_ERR_NOT_FOUND = 86,
+    /**
+     * It is in use: a group's members read it, or a change of it is not through.
+     */
+    OTTLA_ERR_IN_USE = 87,
+    /**
+     * A broker refused what was asked: a count, an assignment, an option's value, a switched-off
+     * call.
+     */
+    OTTLA_ERR_INVALID_REQUEST = 88,
+    /**
      * The embedded broker could not be started, used or stopped.
      */
     OTTLA_ERR_BROKER = 90,

@@ -94,6 +94,15 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_MAX_POLL_EXCEEDED = 79,
     /// The partition is not assigned to this consumer.
     OTTLA_ERR_NOT_ASSIGNED = 80,
+    /// What was to be made is there already.
+    OTTLA_ERR_ALREADY_EXISTS = 85,
+    /// There is no such group, transaction, folder or other thing.
+    OTTLA_ERR_NOT_FOUND = 86,
+    /// It is in use: a group's members read it, or a change of it is not through.
+    OTTLA_ERR_IN_USE = 87,
+    /// A broker refused what was asked: a count, an assignment, an option's value, a switched-off
+    /// call.
+    OTTLA_ERR_INVALID_REQUEST = 88,
     /// The embedded broker could not be started, used or stopped.
     OTTLA_ERR_BROKER = 90,
     /// A broker answered with an error that this client has no kind for.
@@ -150,6 +159,10 @@ impl ottla_error_code_t {
             78 => Self::OTTLA_ERR_DATA_LOST,
             79 => Self::OTTLA_ERR_MAX_POLL_EXCEEDED,
             80 => Self::OTTLA_ERR_NOT_ASSIGNED,
+            85 => Self::OTTLA_ERR_ALREADY_EXISTS,
+            86 => Self::OTTLA_ERR_NOT_FOUND,
+            87 => Self::OTTLA_ERR_IN_USE,
+            88 => Self::OTTLA_ERR_INVALID_REQUEST,
             90 => Self::OTTLA_ERR_BROKER,
             99 => Self::OTTLA_ERR_INTERNAL,
             _ => Self::OTTLA_ERR_OTHER,

@@ -88,6 +88,14 @@ export type ErrorCode =
   | 'MaxPollExceeded'
   /** The partition is not assigned to this consumer. */
   | 'NotAssigned'
+  /** What was to be made is there already. */
+  | 'AlreadyExists'
+  /** There is no such group, transaction, folder or other thing. */
+  | 'NotFound'
+  /** It is in use: a group's members read it, or a change of it is not through. */
+  | 'InUse'
+  /** A broker refused what was asked: a count, an assignment, an option's value, a switched-off call. */
+  | 'InvalidRequest'
   /** The embedded broker could not be started, used or stopped. */
   | 'Broker'
   /** A broker answered with an error that this client has no kind for. */

@@ -21,6 +21,7 @@ mod config;
 mod consumer;
 mod driver;
 mod error;
+mod health;
 pub mod log;
 mod process;
 mod producer;
@@ -53,6 +54,7 @@ pub use consumer::{
     RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
+pub use health::{Health, LastError};
 pub use ottla_protocol::Uuid;
 pub use process::Process;
 pub use producer::{

@@ -102,7 +102,7 @@ fn one_topics_error_does_not_hide_anothers_result() {
         assert_eq!(created.len(), 2);
         let error = created.get(old.as_str()).unwrap_err();
         assert_eq!(error.kafka_code(), Some(TOPIC_ALREADY_EXISTS), "{error}");
-        assert_eq!(error.api(), Some("CreateTopics"));
+        assert_eq!((error.kind(), error.api()), (ErrorKind::AlreadyExists, Some("CreateTopics")));
         created.get(new.as_str()).unwrap();
         assert!(created.all().is_err(), "all of them were not created");
         described(&admin, &new, 1);

@@ -173,6 +173,45 @@ fn the_cause_of_a_failure_to_connect_is_told() {
     });
 }
 
+/// The error of a record sent to a broker of this script, with all its causes and hints.
+fn failure(script: Script) -> String {
+    let broker = ScriptedBroker::start(script);
+    let producer = producer(
+        &broker.bootstrap(),
+        "max.block.ms=300;delivery.timeout.ms=600;\
+        request.timeout.ms=300;reconnect.backoff.ms=5",
+    );
+    let error = producer.send(&Record::to(TOPIC).value("a")).unwrap().wait(LIMIT).unwrap_err();
+    assert_eq!(error.outcome(), Some(Outcome::NotSent), "{error}");
+    producer.close(LIMIT).unwrap();
+    error.to_string()
+}
+
+#[test]
+fn an_advertised_address_that_leads_nowhere_is_told_with_what_to_set() {
+    within_limit(|| {
+        for (advertised, words) in [
+            (("localhost", 1), "the machine on which this client runs"),
+            (("127.0.0.1", 1), "the machine on which this client runs"),
+            (("broker-of-a-container", 9092), "a name without dots"),
+            (("no-such-host.invalid", 9092), "see the broker's `advertised.listeners`"),
+        ] {
+            let text = failure(Script { advertised: Some(advertised), ..Script::default() });
+            let named = format!("The cluster advertises {}:{}", advertised.0, advertised.1);
+            assert!(text.contains(&named) && text.contains(words), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_broker_that_is_too_old_is_told_of() {
+    within_limit(|| {
+        let text = failure(Script { produce_max: 2, ..Script::default() });
+        assert!(text.contains("speaks Produce in versions"), "{text}");
+        assert!(text.contains("the broker is older than"), "{text}");
+    });
+}
+
 #[test]
 fn a_length_without_its_bytes_does_not_take_memory_and_is_given_up() {
     within_limit(|| {

@@ -345,6 +345,34 @@ class NotAssignedError(UsageError):
     number = 80
 
 
+class AlreadyExistsError(UsageError):
+    """What was to be made is there already."""
+
+    kind = "AlreadyExists"
+    number = 85
+
+
+class NotFoundError(UsageError):
+    """There is no such group, transaction, folder or other thing."""
+
+    kind = "NotFound"
+    number = 86
+
+
+class InUseError(UsageError):
+    """It is in use: a group's members read it, or a change of it is not through."""
+
+    kind = "InUse"
+    number = 87
+
+
+class InvalidRequestError(UsageError, builtins.ValueError):
+    """A broker refused what was asked: a count, an assignment, an option's value, a switched-off call."""
+
+    kind = "InvalidRequest"
+    number = 88
+
+
 class BrokerError(FatalError):
     """The embedded broker could not be started, used or stopped."""
 
@@ -411,6 +439,10 @@ BY_NUMBER: dict[int, type[Error]] = {
     78: DataLostError,
     79: MaxPollExceededError,
     80: NotAssignedError,
+    85: AlreadyExistsError,
+    86: NotFoundError,
+    87: InUseError,
+    88: InvalidRequestError,
     90: BrokerError,
     98: OtherError,
     99: InternalError,
@@ -465,6 +497,10 @@ __all__ = [
     "DataLostError",
     "MaxPollExceededError",
     "NotAssignedError",
+    "AlreadyExistsError",
+    "NotFoundError",
+    "InUseError",
+    "InvalidRequestError",
     "BrokerError",
     "OtherError",
     "InternalError",

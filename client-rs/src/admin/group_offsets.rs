@@ -72,7 +72,7 @@ impl Admin {
 
     /// Commits offsets for a group that has no members.
     ///
-    /// An error with the code `UNKNOWN_MEMBER_ID` says that it has: only they may commit then.
+    /// `InUse` if it has: only they may commit then.
     pub fn alter_consumer_group_offsets(
         &self,
         group: &str,
@@ -90,7 +90,7 @@ impl Admin {
 
     /// Forgets the offsets that a group has committed for partitions.
     ///
-    /// An error with the code `GROUP_SUBSCRIBED_TO_TOPIC` says that its members read that topic.
+    /// `InUse` if its members read that topic.
     pub fn delete_consumer_group_offsets(
         &self,
         group: &str,

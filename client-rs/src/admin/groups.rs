@@ -126,8 +126,8 @@ impl Admin {
 
     /// Groups with their members and what each reads.
     ///
-    /// One that does not exist is told as `Dead` by brokers before Kafka 4.0, and as an error with
-    /// the code `GROUP_ID_NOT_FOUND` by later ones.
+    /// One that does not exist is told as `Dead` by brokers before Kafka 4.0, and by later ones as
+    /// an error, `NotFound`.
     pub fn describe_classic_groups(
         &self,
         groups: &[&str],
@@ -136,7 +136,7 @@ impl Admin {
         self.each(move |()| Ok(describe(groups)))
     }
 
-    /// Deletes groups with their offsets; `NON_EMPTY_GROUP` if one has members.
+    /// Deletes groups with their offsets. `InUse` if one has members, `NotFound` if there is none.
     pub fn delete_consumer_groups(&self, groups: &[&str]) -> Call<Results<String, ()>> {
         let groups = owned(groups);
         self.each(move |()| Ok(delete(groups)))

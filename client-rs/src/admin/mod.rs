@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::config::{AdminConfig, Options};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::Error;
+use crate::health::Health;
 use crate::process::Process;
 use crate::promise::{Promise, Promised};
 use crate::state::admin::Work;
@@ -129,6 +130,20 @@ impl Admin {
     /// Counts since the client was made.
     pub fn stats(&self) -> AdminStats {
         self.own.face.stats()
+    }
+
+    /// How the client fares: its connections, and its last error.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
+    pub fn health(&self) -> Health {
+        if !self.own.process.is_current() {
+            return Health::default();
+        }
+        let handle = match &*lock(&self.own.stage) {
+            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
+            Stage::New | Stage::Closed(None) => None,
+        };
+        handle.map(|handle| handle.health()).unwrap_or_default()
     }
 
     /// Takes no further call, lets those that are open end, and ends the client.

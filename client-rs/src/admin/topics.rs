@@ -148,7 +148,7 @@ pub struct TopicListing {
 impl Admin {
     /// Creates topics; each becomes known to all brokers soon after its result.
     ///
-    /// An error's Kafka code tells why one was not: `TOPIC_ALREADY_EXISTS`, `INVALID_PARTITIONS`, …
+    /// `AlreadyExists`, `InvalidTopic`, `InvalidRequest` or `PolicyViolation` where one was not.
     pub fn create_topics(
         &self,
         topics: &[NewTopic],

@@ -5,6 +5,7 @@ mod commit;
 mod deserialize;
 mod engine;
 mod face;
+mod health;
 mod offsets;
 mod rebalance;
 mod wire;

@@ -169,16 +169,23 @@ pub(crate) async fn run(link: Rc<Link>, client: Weak<Client>) {
         }
         let Some(owner) = client.upgrade().filter(|_| !link.closed.get()) else { return };
         let opened = until_closed(&link, handshake::open(&link, &owner)).await;
+        let name = owner.name_of(link.key.peer);
+        let vitals = owner.shared_vitals();
         drop(owner);
         let fault = match opened {
             None => return,
             Some(Ok((wire, versions))) => {
                 link.ready.set(true);
+                vitals.note_connected(&name);
                 let serving = Serving::new(&link, &client, wire, versions);
-                serving.run().await
+                let fault = serving.run().await;
+                let error = fault.as_ref().map(|fault| fault.error.clone().with_broker(&name));
+                vitals.note_ended(&name, error, clock::now());
+                fault
             }
             Some(Err(error)) => {
                 link.failures.set(link.failures.get().saturating_add(1));
+                vitals.note_not_connected(error.clone().with_broker(&name), clock::now());
                 Some(Fault { error, lost: Vec::new() })
             }
         };

@@ -14,6 +14,7 @@ use super::clock::{self, Timer};
 use super::transport::Transport;
 use crate::config::{Address, CommonConfig};
 use crate::error::{Error, ErrorKind};
+use crate::health::Vitals;
 use crate::state::backoff::{Backoff, Random};
 use crate::state::hash::HashMap;
 use crate::state::machine::{
@@ -39,6 +40,7 @@ pub(crate) struct Client {
     config: CommonConfig,
     transport: Box<dyn Transport>,
     wake: Arc<Wake>,
+    vitals: Arc<Vitals>,
     inner: RefCell<Inner>,
     /// The machine panicked, or has ended.
     over: Cell<bool>,
@@ -67,12 +69,13 @@ impl Client {
         wake: Arc<Wake>,
         machine: Box<dyn Machine>,
         mut random: Random,
+        vitals: Arc<Vitals>,
     ) -> Rc<Self> {
         let next_bootstrap = random.below(config.bootstrap.len());
         let metadata = Metadata::new(&config);
         let links = HashMap::default();
         let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
-        Rc::new(Self { config, transport, wake, inner, over: Cell::new(false) })
+        Rc::new(Self { config, transport, wake, vitals, inner, over: Cell::new(false) })
     }
 
     /// The client's task: turns until its machine ends.
@@ -96,6 +99,7 @@ impl Client {
         for link in self.inner.borrow_mut().links.values() {
             link.close();
         }
+        self.vitals.note_closed();
     }
 
     /// One turn of all machines: when the next is due, and whether it comes soon in any case.
@@ -290,6 +294,16 @@ impl Client {
             Peer::Node(id) => Rc::from(format!("{id} at {address}")),
             Peer::Bootstrap(_) => Rc::from(address),
         }
+    }
+
+    /// Where it is noted how the client fares.
+    pub(crate) fn vitals(&self) -> &Vitals {
+        &self.vitals
+    }
+
+    /// The same, for who outlives the client.
+    pub(crate) fn shared_vitals(&self) -> Arc<Vitals> {
+        Arc::clone(&self.vitals)
     }
 
     pub(crate) fn transport(&self) -> &dyn Transport {

@@ -1,6 +1,7 @@
 //! What a person can do about a connection that does not come about.
 
 use std::io;
+use std::net::IpAddr;
 
 use crate::config::Address;
 
@@ -24,8 +25,30 @@ pub(crate) fn for_connect(error: &io::Error, to: &Address, advertised: bool) -> 
 }
 
 fn advertises(to: &Address) -> String {
-    format!("The cluster advertises {to}; that address must be reachable from here.")
+    let text = format!("The cluster advertises {to}; that address must be reachable from here");
+    let why = if is_this_machine(&to.host) {
+        ", but it means the machine on which this client runs: set the broker's \
+         `advertised.listeners`"
+    } else if !to.host.contains(['.', ':']) {
+        ": a name without dots may be known in the broker's own container or network only; set its \
+         `advertised.listeners`"
+    } else {
+        ": see the broker's `advertised.listeners`"
+    };
+    format!("{text}{why}.")
 }
+
+/// Whether a name leads back to the machine that asks for it.
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// For a broker that speaks an API only in versions before ours, or not at all.
+pub(crate) const TOO_OLD: &str = "the broker is older than this client can speak to, or something between them does not pass this API on";
+/// For a broker that speaks an API only in versions behind ours.
+pub(crate) const TOO_NEW: &str = "the broker is newer than this client: a newer client is needed";
 
 /// For a name that cannot be resolved.
 pub(crate) fn for_name(to: &Address, advertised: bool) -> String {

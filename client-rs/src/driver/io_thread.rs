@@ -12,10 +12,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use super::client::Client;
+use super::clock;
 use super::signals::Blocked;
 use super::transport::{Tcp, Transport};
 use crate::config::CommonConfig;
 use crate::error::{Error, ErrorKind};
+use crate::health::{Health, Vitals};
 use crate::process::Process;
 use crate::state::backoff::Random;
 use crate::state::guard::lock;
@@ -83,10 +85,11 @@ where
     M: Machine + 'static,
     F: FnOnce(&mut Random) -> M + Send + 'static,
 {
-    let handle = ClientHandle { done: Arc::default() };
+    let handle = ClientHandle { done: Arc::default(), vitals: Arc::default() };
+    let vitals = Arc::clone(&handle.vitals);
     let done = Arc::clone(&handle.done);
     let random = Random::new(seed()?);
-    let client = live(config.clone(), super::sim::transport(), wake, build, random);
+    let client = live(config.clone(), super::sim::transport(), wake, build, random, vitals);
     tokio::task::spawn_local(async move {
         client.await;
         done.set();
@@ -101,10 +104,12 @@ async fn live<M: Machine + 'static>(
     wake: Arc<Wake>,
     build: impl FnOnce(&mut Random) -> M + 'static,
     mut random: Random,
+    vitals: Arc<Vitals>,
 ) {
     let over = tokio::task::spawn_local(async move {
         let machine = build(&mut random);
-        Client::new(config, transport, wake, Box::new(machine), random).run().await;
+        let machine = Box::new(machine);
+        Client::new(config, transport, wake, machine, random, vitals).run().await;
     })
     .await;
     if over.is_err() {
@@ -124,13 +129,14 @@ where
     F: FnOnce(&mut Random) -> M + Send + 'static,
     T: FnOnce() -> Box<dyn Transport> + Send + 'static,
 {
-    let handle = ClientHandle { done: Arc::default() };
+    let handle = ClientHandle { done: Arc::default(), vitals: Arc::default() };
+    let vitals = Arc::clone(&handle.vitals);
     let done = Arc::clone(&handle.done);
     let config = config.clone();
     let random = Random::new(seed()?);
     enter(Box::new(move || {
         tokio::task::spawn_local(async move {
-            live(config, transport(), wake, build, random).await;
+            live(config, transport(), wake, build, random, vitals).await;
             leave();
             done.set();
         });
@@ -262,6 +268,7 @@ fn serve(runtime: Runtime, inbox: &Inbox) {
 #[derive(Clone)]
 pub(crate) struct ClientHandle {
     done: Arc<Done>,
+    vitals: Arc<Vitals>,
 }
 
 #[derive(Default)]
@@ -289,6 +296,11 @@ impl Done {
 }
 
 impl ClientHandle {
+    /// How the client fares, as far as its connections tell.
+    pub(crate) fn health(&self) -> Health {
+        self.vitals.read(clock::now())
+    }
+
     /// Waits until the client's machine has ended, which it must have been told; whether it has.
     ///
     /// After the last client of the process its thread is gone too.

@@ -156,6 +156,15 @@ kinds! {
     /// The partition is not assigned to this consumer.
     NotAssigned = 80 Usage,
 
+    /// What was to be made is there already.
+    AlreadyExists = 85 Usage,
+    /// There is no such group, transaction, folder or other thing.
+    NotFound = 86 Usage,
+    /// It is in use: a group's members read it, or a change of it is not through.
+    InUse = 87 Usage,
+    /// A broker refused what was asked: a count, an assignment, an option's value, a switched-off call.
+    InvalidRequest = 88 Usage,
+
     /// The embedded broker could not be started, used or stopped.
     Broker = 90 Fatal,
     /// A broker answered with an error that this client has no kind for.
@@ -240,7 +249,49 @@ impl ErrorKind {
             | ErrorCode::OFFSET_METADATA_TOO_LARGE
             | ErrorCode::INVALID_COMMIT_OFFSET_SIZE => Self::InvalidGroup,
             ErrorCode::OFFSET_OUT_OF_RANGE => Self::OffsetOutOfRange,
+            _ => Self::from_kafka_admin(code),
+        }
+    }
+
+    fn from_kafka_admin(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::TOPIC_ALREADY_EXISTS
+            | ErrorCode::DUPLICATE_RESOURCE
+            | ErrorCode::DUPLICATE_VOTER => Self::AlreadyExists,
+            ErrorCode::GROUP_ID_NOT_FOUND
+            | ErrorCode::TRANSACTIONAL_ID_NOT_FOUND
+            | ErrorCode::RESOURCE_NOT_FOUND
+            | ErrorCode::LOG_DIR_NOT_FOUND
+            | ErrorCode::BROKER_ID_NOT_REGISTERED
+            | ErrorCode::NO_REASSIGNMENT_IN_PROGRESS
+            | ErrorCode::VOTER_NOT_FOUND => Self::NotFound,
+            ErrorCode::NON_EMPTY_GROUP
+            | ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC
+            | ErrorCode::REASSIGNMENT_IN_PROGRESS => Self::InUse,
+            ErrorCode::INVALID_REQUEST
+            | ErrorCode::INVALID_CONFIG
+            | ErrorCode::INVALID_PARTITIONS
+            | ErrorCode::INVALID_REPLICATION_FACTOR
+            | ErrorCode::INVALID_REPLICA_ASSIGNMENT
+            | ErrorCode::INVALID_REQUIRED_ACKS
+            | ErrorCode::INVALID_FETCH_SIZE
+            | ErrorCode::INVALID_TRANSACTION_TIMEOUT
+            | ErrorCode::INVALID_REGULAR_EXPRESSION
+            | ErrorCode::UNSUPPORTED_ASSIGNOR
+            | ErrorCode::TOPIC_DELETION_DISABLED
+            | ErrorCode::SECURITY_DISABLED => Self::InvalidRequest,
+            // What may pass by itself, and has no kind of its own.
+            code if code.is_retriable() => Self::BrokerFault,
             _ => Self::Other,
+        }
+    }
+
+    /// The same for an answer to an admin client, which is in no group: where a member would have
+    /// lost its place, others have one.
+    pub(crate) fn from_kafka_for_admin(code: ErrorCode) -> Self {
+        match Self::from_kafka(code) {
+            Self::CommitFenced | Self::RebalanceInProgress => Self::InUse,
+            kind => kind,
         }
     }
 }

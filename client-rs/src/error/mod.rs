@@ -84,6 +84,12 @@ impl Error {
         Self::new(ErrorKind::from_kafka(code), message).change(|inner| inner.code = Some(code))
     }
 
+    /// The same for a call of an admin client.
+    pub(crate) fn from_kafka_for_admin(code: ErrorCode, text: Option<&str>) -> Self {
+        let kind = ErrorKind::from_kafka_for_admin(code);
+        Self::from_kafka(code, text).change(|inner| inner.kind = kind)
+    }
+
     /// The error of a call on a client that was closed.
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the client is closed")

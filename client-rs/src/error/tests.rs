@@ -50,6 +50,90 @@ fn codes_of_a_broker_become_kinds() {
     assert_eq!(ErrorKind::from_kafka(ErrorCode(12_345)), ErrorKind::Other);
 }
 
+/// All of Kafka's codes but 0, which is no error.
+fn codes() -> impl Iterator<Item = ErrorCode> {
+    let known = (-1..=1000).map(ErrorCode).filter(|code| code.name() != "UNKNOWN_ERROR_CODE");
+    known.filter(|code| code.is_error())
+}
+
+#[test]
+fn every_code_that_kafka_retries_is_retriable_and_few_others_are() {
+    // Kafka's own clients give up at these, though they may pass: a broker that stumbled, one that
+    // is away, and a lost count of records, which a new epoch mends (KIP-360).
+    let ours = [
+        ErrorCode::UNKNOWN_SERVER_ERROR,
+        ErrorCode::BROKER_NOT_AVAILABLE,
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode::UNKNOWN_PRODUCER_ID,
+    ];
+    assert!(codes().count() > 130);
+    for code in codes() {
+        let retriable = ErrorKind::from_kafka(code).class() == ErrorClass::Retriable;
+        assert_eq!(retriable, code.is_retriable() || ours.contains(&code), "{code}");
+    }
+}
+
+#[test]
+fn a_code_without_a_kind_belongs_to_what_this_client_does_not_speak() {
+    let unspoken = [
+        "DUPLICATE_SEQUENCE_NUMBER", // A success, to a producer.
+        "MEMBER_ID_REQUIRED",        // A step of joining.
+        "INVALID_TXN_STATE",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "TRANSACTION_COORDINATOR_FENCED",
+        "TRANSACTION_ABORTABLE",
+        "OPERATION_NOT_ATTEMPTED",
+        "OFFSET_MOVED_TO_TIERED_STORAGE",
+        "REBOOTSTRAP_REQUIRED",
+        "GROUP_DELETION_FAILED",
+    ];
+    let unspoken_families = [
+        "DELEGATION_TOKEN",
+        "PRINCIPAL",
+        "CREDENTIAL",
+        "VOTER",
+        "SNAPSHOT",
+        "FEATURE",
+        "UPDATE",
+        "BROKER",
+        "CLUSTER_ID",
+        "REPLICA",
+        "LEADER_ELECTED",
+        "ENDPOINT",
+        "CONTROLLER",
+        "SUBSCRIPTION",
+        "TELEMETRY",
+        "REGISTRATION",
+        "RECORD_STATE",
+        "STATE_EPOCH",
+        "STREAMS",
+        "POSITION",
+    ];
+    for code in codes().filter(|code| ErrorKind::from_kafka(*code) == ErrorKind::Other) {
+        let name = code.name();
+        let family = unspoken_families.iter().any(|family| name.contains(family));
+        assert!(family || unspoken.contains(&name), "{code} has no kind");
+    }
+}
+
+#[test]
+fn classes_say_what_a_caller_can_do() {
+    for (code, class) in [
+        (ErrorCode::TOPIC_ALREADY_EXISTS, ErrorClass::Usage),
+        (ErrorCode::INVALID_CONFIG, ErrorClass::Usage),
+        (ErrorCode::NON_EMPTY_GROUP, ErrorClass::Usage),
+        (ErrorCode::GROUP_ID_NOT_FOUND, ErrorClass::Usage),
+        (ErrorCode::NOT_CONTROLLER, ErrorClass::Retriable),
+        (ErrorCode::ILLEGAL_GENERATION, ErrorClass::Abortable),
+        (ErrorCode::FENCED_INSTANCE_ID, ErrorClass::Fatal),
+        (ErrorCode::TOPIC_AUTHORIZATION_FAILED, ErrorClass::Fatal),
+    ] {
+        assert_eq!(ErrorKind::from_kafka(code).class(), class, "{code}");
+    }
+    let admin = ErrorKind::from_kafka_for_admin(ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(admin, ErrorKind::InUse);
+}
+
 #[test]
 fn changing_a_clone_leaves_the_original_alone() {
     let error = Error::closed();

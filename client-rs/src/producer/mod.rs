@@ -20,6 +20,7 @@ pub use self::room::Room;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::health::Health;
 use crate::process::Process;
 use crate::record::Record;
 use crate::state::accumulator::memory::{Chunk, Place};
@@ -176,6 +177,22 @@ impl Producer {
     pub fn room(&self, bytes: usize) -> Room {
         let inner = &self.inner;
         Room::new((Arc::clone(&inner.face), inner.process), bytes, inner.config.max_block)
+    }
+
+    /// How the producer fares: its connections, its last error, its buffer.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
+    pub fn health(&self) -> Health {
+        if !self.inner.process.is_current() {
+            return Health::default();
+        }
+        let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let of_connections = self.inner.client.get().map(ClientHandle::health);
+        Health {
+            buffer_used: bytes(self.inner.face.memory.used()),
+            buffer_max: bytes(self.inner.config.memory_bytes),
+            ..of_connections.unwrap_or_default()
+        }
     }
 
     /// What it has done.

@@ -347,7 +347,7 @@ impl Calls {
                     continue;
                 }
                 Some(Verdict::Refused(code, text)) => {
-                    let error = Error::from_kafka(code, text.as_deref());
+                    let error = Error::from_kafka_for_admin(code, text.as_deref());
                     let error = error.with_api(call.work.api()).with_broker(&broker);
                     if !self.may_help(item, code, changes, cx) {
                         item.state = State::Over;

@@ -123,6 +123,8 @@ pub(crate) struct Script {
     pub(crate) hello_max: i16,
     /// The newest Produce it knows.
     pub(crate) produce_max: i16,
+    /// Where it says that it listens; without, where it does.
+    pub(crate) advertised: Option<(&'static str, i32)>,
     /// Said to each connection instead of any answer.
     pub(crate) greeting: Option<&'static [u8]>,
 }
@@ -136,6 +138,7 @@ impl Default for Script {
             others: "none",
             hello_max: 4,
             produce_max: 13,
+            advertised: None,
             greeting: None,
         }
     }
@@ -309,11 +312,11 @@ impl Connection {
         let (head, request) = decode_request::<MetadataRequest<'_>>(frame).unwrap();
         let hosts: Vec<String> = shared.addresses.iter().map(|at| at.ip().to_string()).collect();
         let brokers = (1..).zip(hosts.iter().zip(&shared.addresses));
-        let brokers = brokers.map(|(node_id, (host, address))| MetadataResponseBroker {
-            node_id,
-            host,
-            port: i32::from(address.port()),
-            ..MetadataResponseBroker::default()
+        let advertised = shared.script.advertised;
+        let brokers = brokers.map(|(node_id, (host, address))| {
+            let own = (host.as_str(), i32::from(address.port()));
+            let (host, port) = advertised.unwrap_or(own);
+            MetadataResponseBroker { node_id, host, port, ..MetadataResponseBroker::default() }
         });
         let mut stage = shared.stage.lock().unwrap();
         let (leader_id, leader_epoch) = stage.told;

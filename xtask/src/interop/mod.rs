@@ -11,6 +11,8 @@ mod log;
 mod ours;
 mod partitioners;
 mod spec;
+mod suite;
+mod tools;
 mod trimmed;
 mod vectors;
 mod wire;
@@ -37,6 +39,8 @@ const SUITES: &[(&str, Suite)] = &[
     ("groups", groups::on_either_broker),
     ("codecs", codecs::everywhere),
     ("log", log::both_ways),
+    ("suite", suite::on_kafka),
+    ("tools", tools::on_either_broker),
 ];
 
 /// Holds the same conversations with our broker and with Apache Kafka.

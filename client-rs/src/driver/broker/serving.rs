@@ -14,6 +14,7 @@ use ottla_protocol::{ApiKey, Reader, Writer, frame};
 use super::{Fault, Link, Lost, Versions, internal};
 use crate::driver::client::{Client, Owner};
 use crate::driver::clock::{self, Timer};
+use crate::driver::hint;
 use crate::driver::wire::Wire;
 use crate::error::{Error, ErrorKind};
 use crate::state::machine::{Answer, Frame, LinkFault, Request};
@@ -204,6 +205,7 @@ impl<'a> Serving<'a> {
             return Err(internal("a request cannot be written", error).with_api(key));
         }
         self.wire.push(writer, &*body);
+        client.vitals().note_request(self.wire.accepted() - start);
         self.unbegun = Some((start, body.is_answered()));
         self.link.unbegun.set(Some((owner, token)));
         if let Some((_, sent)) = self.unanswered.back_mut().filter(|_| !body.is_answered()) {
@@ -219,6 +221,7 @@ impl<'a> Serving<'a> {
             let best = *theirs.end().min(ours.end());
             (best >= *theirs.start().max(ours.start())).then_some(best)
         });
+        let oldest = theirs.map(|theirs| *theirs.start());
         best.ok_or_else(|| {
             let theirs = theirs.map_or_else(
                 || "does not have it".to_owned(),
@@ -229,7 +232,9 @@ impl<'a> Serving<'a> {
                 ours.start(),
                 ours.end()
             );
-            Error::new(ErrorKind::UnsupportedVersion, text).with_api(key)
+            let too_new = oldest.is_some_and(|theirs| theirs > *ours.end());
+            let hint = if too_new { hint::TOO_NEW } else { hint::TOO_OLD };
+            Error::new(ErrorKind::UnsupportedVersion, text).with_api(key).with_hint(hint)
         })
     }
 
@@ -249,6 +254,7 @@ impl<'a> Serving<'a> {
         };
         let (key, version) =
             self.session.oldest().map_or((ApiKey::ApiVersions, 0), |open| (open.key, open.version));
+        client.vitals().note_answer(frame.len());
         let mut reader = Reader::new(&frame);
         let id = frame::decode_response_header(&mut reader, key, version).map_err(garbled)?;
         let body = frame.slice(reader.position()..);

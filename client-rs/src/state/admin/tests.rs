@@ -255,7 +255,7 @@ fn items_for_one_broker_share_a_request_and_end_one_by_one() {
     assert_eq!(to, Target::Any);
     let some = [(0, Verdict::Done), (2, refused(ErrorCode::INVALID_CONFIG))];
     trial.say(token, 0, &some);
-    assert_eq!(trial.told(), [(0, Ok(())), (2, Err(ErrorKind::Other))]);
+    assert_eq!(trial.told(), [(0, Ok(())), (2, Err(ErrorKind::InvalidRequest))]);
     assert!(!trial.is_finished(), "one item was not named: it is asked about again");
     trial.wait(200);
     let (_, token, _) = trial.only();

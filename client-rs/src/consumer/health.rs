@@ -1,0 +1,27 @@
+//! How a consumer fares.
+
+use super::{Consumer, Stage};
+use crate::health::Health;
+use crate::state::guard::lock;
+
+impl Consumer {
+    /// How the consumer fares: its connections, its last error, its buffer, its partitions.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
+    pub fn health(&self) -> Health {
+        if !self.own.process.is_current() {
+            return Health::default();
+        }
+        let handle = match &*lock(&self.own.stage) {
+            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
+            Stage::New | Stage::Closed(None) => None,
+        };
+        let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        Health {
+            buffer_used: bytes(self.stats().buffered),
+            buffer_max: bytes(self.own.config.memory_bytes),
+            assigned: Some(self.assignment().len()),
+            ..handle.map(|handle| handle.health()).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How a client fares: what the I/O thread notes, and what any thread reads of it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::state::guard::lock;
+
+/// How a client fares. Cheap to ask for: some counters, and a lock that is held for a moment.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Health {
+    /// Brokers to which a connection is open, as `ID at HOST:PORT`; as `HOST:PORT` where the address
+    /// is one of `bootstrap.servers` and its id is not known.
+    pub connected: Vec<String>,
+    /// Why the last connection that failed did so, whether it was open before or not; it stays until
+    /// another fails.
+    pub last_error: Option<LastError>,
+    /// Connections that came about since the client was made.
+    pub connects: u64,
+    /// Attempts to open a connection that failed.
+    pub connect_failures: u64,
+    /// Connections that broke. Those that were closed since nobody used them are not counted.
+    pub disconnects: u64,
+    /// Requests that were put on a connection.
+    pub requests: u64,
+    /// Bytes of these requests.
+    pub bytes_sent: u64,
+    /// Bytes of answers.
+    pub bytes_received: u64,
+    /// Bytes of its buffer in use: `buffer.memory` or `fetch.buffer.memory`. An admin client has none.
+    pub buffer_used: u64,
+    /// Bytes of its buffer in all.
+    pub buffer_max: u64,
+    /// Consumers: how many partitions are its own now. `None` for other clients.
+    pub assigned: Option<usize>,
+}
+
+impl Health {
+    /// Whether a connection to any broker is open.
+    pub const fn is_connected(&self) -> bool {
+        !self.connected.is_empty()
+    }
+}
+
+/// Why a connection failed, and when.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LastError {
+    /// What happened, with the broker and what a person can do about it.
+    pub error: Error,
+    /// How long ago.
+    pub age: Duration,
+}
+
+/// What the I/O thread notes.
+#[derive(Debug, Default)]
+pub(crate) struct Vitals {
+    connects: AtomicU64,
+    connect_failures: AtomicU64,
+    disconnects: AtomicU64,
+    requests: AtomicU64,
+    bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// Open connections of each broker.
+    connected: BTreeMap<String, usize>,
+    last_error: Option<(Error, Instant)>,
+}
+
+fn count(counter: &AtomicU64, more: usize) {
+    counter.fetch_add(u64::try_from(more).unwrap_or(0), Ordering::Relaxed);
+}
+
+impl Vitals {
+    pub(crate) fn note_connected(&self, broker: &str) {
+        count(&self.connects, 1);
+        *lock(&self.told).connected.entry(broker.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn note_not_connected(&self, error: Error, now: Instant) {
+        count(&self.connect_failures, 1);
+        lock(&self.told).last_error = Some((error, now));
+    }
+
+    /// A connection ended; without an error it was closed.
+    pub(crate) fn note_ended(&self, broker: &str, error: Option<Error>, now: Instant) {
+        let mut told = lock(&self.told);
+        if let Some(open) = told.connected.get_mut(broker) {
+            *open -= 1;
+            if *open == 0 {
+                told.connected.remove(broker);
+            }
+        }
+        if let Some(error) = error {
+            count(&self.disconnects, 1);
+            told.last_error = Some((error, now));
+        }
+    }
+
+    /// The client is closed, and with it all its connections.
+    pub(crate) fn note_closed(&self) {
+        lock(&self.told).connected.clear();
+    }
+
+    pub(crate) fn note_request(&self, bytes: u64) {
+        count(&self.requests, 1);
+        self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_answer(&self, bytes: usize) {
+        count(&self.bytes_received, bytes);
+    }
+
+    pub(crate) fn read(&self, now: Instant) -> Health {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let told = lock(&self.told);
+        let (connected, last_error) =
+            (told.connected.keys().cloned().collect(), told.last_error.clone());
+        drop(told);
+        Health {
+            connected,
+            last_error: last_error
+                .map(|(error, at)| LastError { error, age: now.saturating_duration_since(at) }),
+            connects: load(&self.connects),
+            connect_failures: load(&self.connect_failures),
+            disconnects: load(&self.disconnects),
+            requests: load(&self.requests),
+            bytes_sent: load(&self.bytes_sent),
+            bytes_received: load(&self.bytes_received),
+            ..Health::default()
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What clients say of how they fare.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod clients;
+mod cluster;
+mod patience;
+
+use clients::{member, nobody, options, producer};
+use cluster::{Cluster, fresh};
+use ottla::{Admin, ErrorKind, Record};
+use ottla_broker::{Broker, BrokerConfig};
+use patience::{LIMIT, wait_until, within_limit};
+
+#[test]
+fn a_producer_tells_to_whom_it_is_connected_and_what_went_over() {
+    within_limit(|| {
+        let cluster = Cluster::start();
+        let producer = producer(&cluster.bootstrap(), &[("buffer.memory", "1000000")]);
+        let before = producer.health();
+        assert!(!before.is_connected() && before.last_error.is_none(), "{before:?}");
+        assert_eq!((before.buffer_used, before.buffer_max, before.connects), (0, 1_000_000, 0));
+        let (topic, value) = (fresh("told"), vec![b'v'; 5000]);
+        producer.send(&Record::to(&topic).value(&value)).unwrap().wait(LIMIT).unwrap();
+        let health = producer.health();
+        assert!(health.is_connected(), "{health:?}");
+        let port = cluster.bootstrap().rsplit(':').next().unwrap().to_owned();
+        assert!(health.connected.iter().all(|broker| broker.ends_with(&port)), "{health:?}");
+        assert!(health.connects >= 1 && health.requests >= 2, "{health:?}");
+        assert!(health.bytes_sent > 5000 && health.bytes_received > 100, "{health:?}");
+        assert_eq!((health.disconnects, health.assigned), (0, None));
+        producer.close(LIMIT).unwrap();
+        wait_until("no connection", || !producer.health().is_connected());
+    });
+}
+
+#[test]
+fn the_last_error_is_told_with_what_to_do_and_stays() {
+    within_limit(|| {
+        let address = nobody();
+        let admin = Admin::new(&options(&address, &[])).unwrap();
+        let pending = admin.list_topics().send();
+        wait_until("a failure", || admin.health().connect_failures > 0);
+        let health = admin.health();
+        assert!(!health.is_connected());
+        let last = health.last_error.unwrap();
+        assert_eq!(last.error.kind(), ErrorKind::Connect);
+        assert!(last.error.to_string().contains(&address), "{}", last.error);
+        assert!(last.error.hint().is_some_and(|hint| hint.contains("is the broker running")));
+        assert!(last.age < LIMIT);
+        drop(pending);
+    });
+}
+
+#[test]
+fn a_lost_connection_is_counted_and_a_consumer_tells_its_partitions() {
+    within_limit(|| {
+        let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
+        broker.create_topic("read", 2).unwrap();
+        let consumer = member(&broker.bootstrap(), "read", &[]);
+        assert_eq!(consumer.health().assigned, Some(0));
+        wait_until("an assignment", || {
+            consumer.try_poll().unwrap();
+            consumer.health().assigned == Some(2)
+        });
+        let health = consumer.health();
+        assert!(health.is_connected() && health.buffer_max > 0, "{health:?}");
+        broker.stop(LIMIT).unwrap();
+        wait_until("the loss", || {
+            let health = consumer.health();
+            health.disconnects > 0 && !health.is_connected() && health.last_error.is_some()
+        });
+        drop(consumer);
+    });
+}
