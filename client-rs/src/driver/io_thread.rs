@@ -337,6 +337,8 @@ impl ClientHandle {
 
 impl fmt::Debug for ClientHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientHandle").field("ended", &lock(&self.done.state).done).finish()
+        f.debug_struct("ClientHandle")
+            .field("ended", &lock(&self.done.state).done)
+            .finish_non_exhaustive()
     }
 }
