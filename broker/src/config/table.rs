@@ -182,7 +182,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("offsets.topic.segment.bytes", Number(1, INT), "104857600", "Size at which a segment of the offsets topic is rolled."),
     row("producer.id.expiration.ms", Number(1, INT), "86400000", "How long an idle producer's last batches are known."),
     row("queued.max.request.bytes", Number(1_048_576, LONG), "67108864", "Bytes of requests in memory before no more are read. Kafka: no limit."),
-    row("record.validation", Choice(&["fast", "strict"]), "fast", "Whether each record of a batch is looked at before it is stored, as Kafka does (strict), or only where a rule needs it: a compacted topic, a limit on old timestamps, another codec (fast). Not in Kafka."),
+    row("record.validation", Choice(&["fast", "strict"]), "fast", "Whether each record of a batch is looked at before it is stored, as Kafka does (strict), or only where a rule needs it: a compacted topic, a limit on old timestamps, another codec (fast): bytes that cannot be decompressed are then stored. Not in Kafka."),
     row("replica.high.watermark.checkpoint.interval.ms", Number(1, LONG), "5000", "How often it is noted up to where records are committed, for a broker that takes the folder over."),
     row("socket.request.max.bytes", Number(1, 104_857_600), "104857600", "Largest request."),
     row("socket.request.max.ms", Number(1, INT), "30000", "How long a request may take from its first byte to its last. Not in Kafka."),
