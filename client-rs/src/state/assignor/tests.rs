@@ -111,6 +111,17 @@ fn a_move_may_lead_over_a_member_that_reads_both_topics() {
 }
 
 #[test]
+fn what_a_member_had_before_is_the_last_to_be_passed_on() {
+    let mut members =
+        [member("a", None, &["y"]), member("b", None, &["y", "z"]), member("c", None, &["z"])];
+    members[0].owned = vec![TopicPartition::new("y", 0)];
+    members[1].owned = (0..4).map(|number| TopicPartition::new("z", number)).collect();
+    // a takes what nobody had of y while b has more, and passes on of that when b has less.
+    let found = shares(Strategy::Sticky, &members, &[("y", 3), ("z", 4)]);
+    assert_eq!(found, ["a:y[0, 1]", "b:y[2]z[0, 1]", "c:z[2, 3]"]);
+}
+
+#[test]
 fn a_generation_of_any_size_is_taken() {
     for generation in [i32::MIN, -2, i32::MAX] {
         let members = [owning("a", generation, &[0, 1]), owning("b", 0, &[1])];

@@ -39,6 +39,17 @@ fn partitions_are_told_of_before_their_records_and_before_they_go() {
 }
 
 #[test]
+fn records_wait_until_their_partition_is_told_of_whoever_polls() {
+    let mut script = listening(&[]);
+    let assigned = started(&mut script);
+    script.pass(Duration::from_secs(2));
+    // Another thread polls meanwhile.
+    assert!(matches!(script.look(10), Look::Nothing));
+    script.face.end_telling(assigned.id);
+    assert_eq!(script.offsets(10), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
 fn all_is_given_up_and_taken_anew_unless_the_group_is_cooperative() {
     for (strategy, told) in [
         ("range", vec!["Assigned [0, 1]", "Revoked [0, 1]", "Assigned [0, 2]"]),
