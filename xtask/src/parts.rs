@@ -22,6 +22,7 @@ type Part = fn(&Workspace) -> Done<Count>;
 /// Every part, in the order in which `cargo xtask test` runs them.
 const PARTS: &[(&str, Part)] = &[
     ("rust", rust),
+    ("loom", loom),
     ("sim", sim),
     ("python", python),
     ("node", node),
@@ -54,6 +55,14 @@ fn settle(finished: &Finished, count: Count) -> Done<Count> {
 
 fn rust(workspace: &Workspace) -> Done<Count> {
     let finished = workspace.cargo("test").args(["--no-fail-fast"]).finish()?;
+    settle(&finished, results::cargo_test(&finished.lines))
+}
+
+/// What the client's threads share, in every order of their steps.
+fn loom(workspace: &Workspace) -> Done<Count> {
+    let run = workspace.cargo("test").args(["--package", "ottla", "--lib", "state::orders"]);
+    let run = run.env("RUSTC_WORKSPACE_WRAPPER", workspace.compiler("ottla_loom")?);
+    let finished = run.finish()?;
     settle(&finished, results::cargo_test(&finished.lines))
 }
 

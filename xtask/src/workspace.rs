@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -52,6 +53,16 @@ impl Workspace {
         let dir = self.root.join("target").join(name);
         fs::create_dir_all(&dir).doing(format_args!("cannot make {}", dir.display()))?;
         Ok(dir)
+    }
+
+    /// A compiler of our own crates that sets `cfg(NAME)`, for cargo's `RUSTC_WORKSPACE_WRAPPER`.
+    pub(crate) fn compiler(&self, cfg: &str) -> Done<PathBuf> {
+        // Cargo keeps what it makes apart by its path.
+        let compiler = self.cache("compilers")?.join(cfg);
+        write(&compiler, format!("#!/bin/sh\nexec \"$@\" --cfg {cfg}\n"))?;
+        fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755))
+            .doing(format_args!("cannot make {} a program", compiler.display()))?;
+        Ok(compiler)
     }
 
     /// A fresh folder that goes when the value does.

@@ -6,11 +6,11 @@ mod queue;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 use super::accumulator::memory::{Charge, Memory};
-use super::guard::lock;
 use super::parker::Sleeper;
+use super::sync::{Mutex, OnceLock, lock};
 use crate::error::Error;
 use crate::process::Process;
 use crate::record::Delivery;

@@ -18,8 +18,11 @@ pub(crate) mod machine;
 pub(crate) mod membership;
 pub(crate) mod metadata;
 pub(crate) mod offsets;
+#[cfg(all(test, ottla_loom))]
+mod orders;
 pub(crate) mod pace;
 pub(crate) mod parker;
 pub(crate) mod sender;
+pub(crate) mod sync;
 pub(crate) mod token;
 pub(crate) mod wake;

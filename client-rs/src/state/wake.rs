@@ -1,10 +1,8 @@
 //! The word by which any thread wakes a client's machines, once for all that it has put there.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::task::Waker;
 
-use super::guard::lock;
+use super::sync::{AtomicU8, Mutex, Ordering, fence, lock};
 
 /// The machines run, and look again before they sleep.
 const BUSY: u8 = 0;

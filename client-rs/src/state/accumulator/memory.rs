@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::process::Process;
-use crate::state::guard::lock;
 use crate::state::parker::Sleeper;
+use crate::state::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, fence, lock};
 
 /// The smallest chunk.
 pub(crate) const CHUNK_MIN: usize = 16 * 1024;
@@ -93,18 +92,19 @@ impl Memory {
 
     /// Whether somebody waits for room.
     pub(crate) fn is_awaited(&self) -> bool {
-        // Whoever came into the line before a look at the budget is seen after a change to it.
-        self.waiters.load(Ordering::SeqCst) > 0
+        self.waiters.load(Ordering::Relaxed) > 0
     }
 
     fn try_charge(&self, bytes: usize) -> bool {
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.total);
-        self.used.fetch_update(Ordering::SeqCst, Ordering::Relaxed, fits).is_ok()
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fits).is_ok()
     }
 
     /// Gives bytes back, and with them room to those who wait.
     fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::SeqCst);
+        self.used.fetch_sub(bytes, Ordering::AcqRel);
+        // Either who comes into the line sees this room, or who gives it sees them there.
+        fence(Ordering::SeqCst);
         self.grant();
     }
 
@@ -119,7 +119,7 @@ impl Memory {
             let waiting = &mut lock(&self.line).waiting;
             while waiting.front().is_some_and(|first| self.try_charge(first.bytes)) {
                 if let Some(first) = waiting.pop_front() {
-                    self.waiters.fetch_sub(1, Ordering::SeqCst);
+                    self.waiters.fetch_sub(1, Ordering::Relaxed);
                     first.granted.store(true, Ordering::Release);
                     granted.push(first);
                 }
@@ -235,7 +235,7 @@ impl Memory {
                 let late = waiter.deadline.is_some_and(|deadline| deadline <= now);
                 if late {
                     waiter.expired.store(true, Ordering::Release);
-                    self.waiters.fetch_sub(1, Ordering::SeqCst);
+                    self.waiters.fetch_sub(1, Ordering::Relaxed);
                     over.push(Arc::clone(waiter));
                 }
                 !late
@@ -272,9 +272,10 @@ impl Memory {
         });
         let at = line.waiting.partition_point(|before| before.ticket < ticket);
         line.waiting.insert(at, Arc::clone(&waiter));
-        self.waiters.fetch_add(1, Ordering::SeqCst);
+        self.waiters.fetch_add(1, Ordering::Relaxed);
         drop(line);
-        // Room may have come before the place was taken.
+        // Room may have come before the place was taken; `release` does the reverse.
+        fence(Ordering::SeqCst);
         self.grant();
         Place { waiter, memory: Arc::clone(self) }
     }

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{Completion, Outcome};
 use crate::error::Error;
 use crate::record::Delivery;
 use crate::state::accumulator::memory::Charge;
-use crate::state::guard::lock;
+use crate::state::sync::{Mutex, lock};
 
 /// A queue of batches that have ended, for a loop that settles many records at a time.
 ///
