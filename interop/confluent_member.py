@@ -1,7 +1,7 @@
 """A member of a group as confluent-kafka, for `cargo xtask interop groups`.
 
-Usage: SCRIPT HOST:PORT GROUP TOPIC STRATEGY STOP. It prints `has 0 1 2` when its partitions change and `read VALUE` for
-each record, and closes once the file STOP exists.
+Usage: SCRIPT HOST:PORT GROUP TOPIC STRATEGY STOP. It prints `has 0 1 2` when its partitions
+change and `read VALUE` for each record, and closes once the file STOP exists.
 """
 
 import os

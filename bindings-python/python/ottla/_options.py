@@ -147,7 +147,18 @@ class ProducerOptions(CommonOptions, total=False):
     #: round_robin, random, sticky. librdkafka's names murmur2_random, consistent_random and
     #: fnv1a_random are key_hash, crc32 and fnv1a with partitioner.keyless at random. Default
     #: default.
-    partitioner: Literal["default", "key_hash", "crc32", "fnv1a", "round_robin", "random", "sticky", "murmur2_random", "consistent_random", "fnv1a_random"]
+    partitioner: Literal[
+        "default",
+        "key_hash",
+        "crc32",
+        "fnv1a",
+        "round_robin",
+        "random",
+        "sticky",
+        "murmur2_random",
+        "consistent_random",
+        "fnv1a_random",
+    ]
 
     #: Who chooses for a record without a key where keys are hashed: each partition in its turn, one
     #: until a batch for it is full (KIP-794, the way of Kafka's own client), or any. An empty key

@@ -48,7 +48,7 @@ const UNDERWAY: Duration = Duration::from_secs(1);
 const RECORDS_LEAST: usize = 500;
 const FAULTS_LEAST: u64 = 10;
 
-/// What a set of runs must have seen, each at least once; and each of the errors in [`answers`].
+/// What a set of runs must have seen, each at least once; and each of the errors in `answers`.
 pub const SOMETIMES: &[&str] = &[
     "a commit arrives late",
     "a commit goes back as asked",

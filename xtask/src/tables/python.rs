@@ -91,11 +91,23 @@ pub(super) fn options(tables: &Tables) -> String {
             text.push('\n');
             text.push_str(&wrap(&format!("{} {}", option.doc, option.terms()), "    #: "));
             for name in option.snake_names() {
-                text.push_str(&format!("    {name}: {}\n", type_of(option)));
+                text.push_str(&item(&name, &type_of(option)));
             }
         }
     }
     text
+}
+
+/// A class's item, over several lines if one is too short for all that it can be.
+fn item(name: &str, kind: &str) -> String {
+    let line = format!("    {name}: {kind}\n");
+    match kind.strip_prefix("Literal[").and_then(|rest| rest.strip_suffix(']')) {
+        Some(choices) if line.trim_end().len() > 100 => {
+            let choices = choices.replace(", ", ",\n        ");
+            format!("    {name}: Literal[\n        {choices},\n    ]\n")
+        }
+        _ => line,
+    }
 }
 
 fn type_of(option: &Opt) -> String {
