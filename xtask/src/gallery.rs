@@ -70,11 +70,18 @@ const ROOMS: &[Room] = &[
             "varint_width",
         ],
     },
-    // What becomes of a batch that its leader may have.
+    // What a client must do about batches and answers whose time or place is over.
     Room {
         package: "ottla-testkit",
         tests: &["--profile", "sim", "--test", "seeds"],
-        rules: &["unsure_is_lost"],
+        rules: &[
+            "assignment_token",
+            "expired_bumps",
+            "first_alone",
+            "head_ends",
+            "sequence_off_head",
+            "unsure_is_lost",
+        ],
     },
 ];
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ottla::Outcome;
+use ottla::{ErrorKind, Outcome};
 use ottla_broker::sim::SimRecord;
 
 use super::plan::TOPICS;
@@ -53,6 +53,7 @@ impl Partition<'_> {
         }
         for producer in 0..self.world.plan.producers.len() {
             self.check_order(producer);
+            self.check_given_up(producer);
         }
     }
 
@@ -131,6 +132,27 @@ impl Partition<'_> {
                 ));
             }
             before = Some((offset, entry.number));
+        }
+    }
+
+    /// A broker that keeps what it has keeps count too, so that a record is given up for a lost
+    /// count only when one before it has failed.
+    fn check_given_up(&self, producer: usize) {
+        let own = self.here.iter().filter(|entry| entry.producer == producer);
+        for entry in own {
+            match entry.sent.result() {
+                Some(Err(error)) if error.kind() == ErrorKind::OutOfOrderSequence => {
+                    let value = shown(&entry.value);
+                    return self.finding(format!(
+                        "{value} is given up, and none before it failed: {error}"
+                    ));
+                }
+                Some(Err(_)) => {
+                    self.world.sometimes("a record fails");
+                    return;
+                }
+                _ => {}
+            }
         }
     }
 

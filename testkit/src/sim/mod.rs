@@ -68,6 +68,7 @@ pub const SOMETIMES: &[&str] = &[
     "a partition is kept over a rebalance",
     "a record is delivered",
     "a record is delivered again",
+    "a record fails",
     "a connection breaks at the client alone",
     "a connection breaks before a request arrives",
     "a connection breaks before an answer arrives",

@@ -1,6 +1,7 @@
 //! Producers of a run, and what became of each record that they sent.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -45,12 +46,13 @@ pub(crate) async fn live(
     let options = format!("bootstrap.servers={ADDRESS};{}", plan.options);
     let options = Options::parse(&options).map_err(|error| format!("{options}: {error}"))?;
     let producer = Producer::new(&options).map_err(|error| error.to_string())?;
-    let mut life = Life { world, index, plan, producer, history, next: 0 };
+    let mut life = Life { world, index, plan, producer, history, next: 0, ended: 0 };
     while !life.world.is_healed() {
         life.burst().await;
         let pause = life.world.dice.borrow_mut().millis(0, life.plan.pause_ms);
         clock::until((clock::now() + pause).min(life.world.heals_at())).await;
         life.check_memory();
+        life.check_ends();
         if life.world.happens(20) {
             life.world.sometimes("a flush in the storm");
             let longest = life.world.dice.borrow_mut().millis(1, 5000);
@@ -70,6 +72,8 @@ struct Life {
     producer: Producer,
     history: History,
     next: u64,
+    /// So many of the history have ended, from its beginning on.
+    ended: usize,
 }
 
 impl Life {
@@ -129,6 +133,28 @@ impl Life {
                 "producer {} holds {used} of {} bytes",
                 self.index, self.plan.buffer
             ));
+        }
+    }
+
+    /// A record is told to be stored when all before it in its partition have ended.
+    fn check_ends(&mut self) {
+        let history = self.history.borrow();
+        let ended = history.iter().skip(self.ended);
+        self.ended += ended.take_while(|entry| entry.sent.result().is_some()).count();
+        let mut open = BTreeSet::new();
+        for entry in history.iter().skip(self.ended) {
+            let place = (entry.topic, entry.partition);
+            match entry.sent.result() {
+                _ if entry.producer != self.index => {}
+                None => {
+                    open.insert(place);
+                }
+                Some(Ok(_)) if open.contains(&place) => {
+                    let what = format!("{place:?}: {}:{} is", entry.producer, entry.number);
+                    return self.world.finding(format!("{what} stored before one sent before it"));
+                }
+                Some(_) => {}
+            }
         }
     }
 

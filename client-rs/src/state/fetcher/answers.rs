@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ErrorCode, left_out};
 
 use super::session::SessionAsk;
 use super::walk::{Rules, walk};
@@ -71,7 +71,9 @@ impl Fetcher {
         for (partition, offset) in sent.parts {
             let answer = answers.remove(&partition);
             let current = self.parts.get_mut(&partition);
-            let Some(part) = current.filter(|part| part.asked == Some(token)) else {
+            let Some(part) =
+                current.filter(|part| part.asked == Some(token) || left_out("assignment_token"))
+            else {
                 // A stale answer: revoked, sought, or led by another since it was asked.
                 continue;
             };

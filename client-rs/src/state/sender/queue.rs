@@ -276,7 +276,7 @@ impl Queue {
                 self.again(index, error, now, pause);
             }
             Verdict::Sequence(error) if batch.sequence.is_none() => self.refuse(index, error),
-            Verdict::Sequence(error) if head && !repairing => {
+            Verdict::Sequence(error) if (head || left_out("sequence_off_head")) && !repairing => {
                 self.need(Repair::Bump);
                 self.again(index, error, now, pause);
             }
@@ -371,6 +371,12 @@ impl Queue {
 
     /// Ends the batches at the front whose end is known.
     fn pop_ended(&mut self) {
+        if left_out("head_ends") {
+            let open = |batch: &Batch| {
+                matches!(batch.state, State::Waiting | State::Sent | State::Expired)
+            };
+            self.sent.make_contiguous().sort_by_key(open);
+        }
         while let Some(front) = self.sent.front() {
             match front.state {
                 State::Waiting | State::Sent | State::Expired => return,
@@ -386,7 +392,7 @@ impl Queue {
                         return;
                     }
                     let sequence = front.sequence;
-                    self.note_gap(sequence, true);
+                    self.note_gap(sequence, !left_out("expired_bumps"));
                     self.sent.pop_front();
                     continue;
                 }
