@@ -58,7 +58,7 @@ impl Fetcher {
         // A batch larger than the budget needs all of it, and once a little more.
         let limit = self.starved.as_ref().map_or(self.config.max_bytes, |(_, need)| *need);
         let max_bytes = wish.min(limit.max(self.config.max_bytes));
-        let reserved = max_bytes.min(self.free());
+        let reserved = max_bytes.min(self.free()).min(self.share(lane));
         self.reserved += reserved;
         // As much as one partition may give is enough: for more it might be waited in vain.
         let each = parts.iter().map(|part| part.max_bytes).max().unwrap_or(0);
@@ -91,6 +91,15 @@ impl Fetcher {
             parts,
         };
         Some((token, ask))
+    }
+
+    /// Most of the budget that a fetch may take: of one that the broker may hold, half, if another
+    /// partition has more to give as soon as the application has taken what it gave.
+    fn share(&self, lane: FetchLane) -> usize {
+        let more = |part: &Part| part.urgent && part.asked.is_none() && !part.paused;
+        let held = lane == FetchLane::Main && self.starved.is_none();
+        let halved = held && self.parts.values().any(more);
+        if halved { (self.config.budget / 2).max(1) } else { self.config.budget }
     }
 
     /// Whether there is room for an answer that is worth its question. A partition whose batch found

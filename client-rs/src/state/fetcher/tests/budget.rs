@@ -149,3 +149,27 @@ fn room_that_paused_partitions_hold_is_not_waited_for() {
     bench.answer(token, vec![fetched(1, sized(0, 7_000))]);
     assert_eq!(bench.data().unwrap().next, 1, "it might be paused for ever");
 }
+
+#[test]
+fn a_held_fetch_leaves_room_for_what_another_partition_is_known_to_have() {
+    let config = FetchConfig { budget: 4000, ..config() };
+    let mut bench = Bench::at(config, 0..4, 0);
+    let mut next = 0;
+    for bytes in [1900, 600] {
+        let (token, _) = bench.ask().unwrap();
+        let rest = (1..4).map(|index| fetched(index, Bytes::new()));
+        let parts = [fetched(0, sized(next, bytes))].into_iter().chain(rest);
+        bench.answer(token, parts.collect());
+        next += 1;
+        if bytes == 1900 {
+            let given = bench.data().unwrap().bytes;
+            bench.fetcher.consumed(&part(0), position(0), given);
+        }
+    }
+    let given = bench.data().unwrap().bytes;
+    let (_, held) = bench.ask().unwrap();
+    assert_eq!((held.lane, held.parts.len()), (FetchLane::Main, 3), "all but the one that waits");
+    bench.fetcher.consumed(&part(0), position(0), given);
+    let (_, more) = bench.ask().expect("the rest of it");
+    assert_eq!((more.lane, more.parts[0].offset), (FetchLane::Spare, next));
+}
