@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ottla_protocol::{ErrorCode, Uuid};
+use ottla_protocol::{ErrorCode, Uuid, left_out};
 
 use super::pace::{Pace, soonest};
 use super::token::Token;
@@ -316,7 +316,10 @@ impl Fetcher {
 
     fn is_unplaced(&self, partition: &TopicPartition, position: u64) -> bool {
         let part = self.parts.get(partition);
-        part.is_some_and(|part| part.position == position && part.place == Place::Unknown)
+        part.is_some_and(|part| {
+            let waits = part.position == position && part.place == Place::Unknown;
+            waits || left_out("late_offset_fetch")
+        })
     }
 
     /// Reads on from that offset; what was fetched for another position is of no use any more.

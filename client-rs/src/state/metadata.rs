@@ -8,7 +8,7 @@ use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataReques
 use ottla_protocol::messages::metadata_response::{
     MetadataResponse, MetadataResponsePartition, MetadataResponseTopic,
 };
-use ottla_protocol::{ApiKey, ErrorCode};
+use ottla_protocol::{ApiKey, ErrorCode, left_out};
 
 use super::backoff::{Backoff, Random};
 use super::cluster::{Cluster, Partition, Topic};
@@ -363,7 +363,9 @@ impl Metadata {
         }
         // A topic that one answer does not name is not gone by that.
         for name in self.wanted.keys() {
-            if let Some(known) = self.cluster.topics.get(name) {
+            if let Some(known) = self.cluster.topics.get(name)
+                && !left_out("absent_topic")
+            {
                 topics.entry(Arc::clone(name)).or_insert_with(|| Arc::clone(known));
             }
         }

@@ -69,6 +69,11 @@ impl Group {
         self.book.borrow().asked.get(&place).is_some_and(|asked| asked.contains(&offset))
     }
 
+    /// The furthest offset that somebody has asked to have committed; 0 if there is none.
+    pub(crate) fn last_asked(&self, place: Place) -> i64 {
+        self.book.borrow().asked.get(&place).and_then(|asked| asked.last().copied()).unwrap_or(0)
+    }
+
     /// A client has written a commit.
     pub(crate) fn commits(&self, world: &World, client: &str, said: &Said) {
         let What::Commit { rows, .. } = &said.what else { return };

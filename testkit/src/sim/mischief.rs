@@ -10,6 +10,12 @@ use super::tap::{Place, place};
 impl Member {
     /// Does one thing; how its life ends, if it does.
     pub(crate) async fn misbehave(&mut self) -> Option<End> {
+        if let Some((partition, place)) = self.unplaced()
+            && self.world.happens(500)
+        {
+            self.begin_elsewhere(&partition, place);
+            return None;
+        }
         let what = self.world.dice.borrow_mut().between(0, 19);
         match what {
             0 | 1 => return Some(self.crash()),
@@ -97,9 +103,28 @@ impl Member {
         }
         let to = self.back_from(position);
         self.world.sometimes("a member seeks");
+        self.seek_to(&partition, place, to);
+    }
+
+    /// One of its partitions of which it is not known yet where to go on.
+    fn unplaced(&self) -> Option<(TopicPartition, Place)> {
+        let mut own = self.consumer.assignment().into_iter();
+        let own = own.find(|own| self.consumer.position(own).is_none())?;
+        let place = place(&own.topic, own.partition)?;
+        Some((own, place))
+    }
+
+    /// Goes back before it is known from where.
+    fn begin_elsewhere(&mut self, partition: &TopicPartition, place: Place) {
+        let to = self.back_from(self.group.last_asked(place));
+        self.world.sometimes("a member seeks before a place is known");
+        self.seek_to(partition, place, to);
+    }
+
+    fn seek_to(&mut self, partition: &TopicPartition, place: Place, to: i64) {
         self.group.finish(&self.client, place, to);
         self.group.book.borrow_mut().gone_back.entry(place).or_default().push(to);
-        self.must("seek", self.consumer.seek(&partition, to));
+        self.must("seek", self.consumer.seek(partition, to));
         self.given.retain(|(given, _)| *given != place);
         self.last = None;
         self.expect(place, to);

@@ -10,6 +10,7 @@ mod checks;
 mod clock;
 mod committed;
 mod dice;
+mod flights;
 mod groups;
 mod many;
 mod members;
@@ -64,6 +65,7 @@ pub const SOMETIMES: &[&str] = &[
     "a member reads other topics",
     "a member resumes partitions",
     "a member seeks",
+    "a member seeks before a place is known",
     "a partition begins at what is committed",
     "a partition is kept over a rebalance",
     "a record is delivered",
@@ -86,6 +88,7 @@ pub const SOMETIMES: &[&str] = &[
     "a send waits for room",
     "all connections break",
     "an answer comes late",
+    "what is committed is told late",
     "an answer comes twice",
     "an error, and nothing is done",
     "answers do not arrive",

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use ottla::sim::{Connecting, SimNetwork, SimStream};
 use ottla_broker::sim::SimLink;
+use ottla_protocol::ApiKey;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -110,6 +111,7 @@ impl Conn {
     /// Breaks it; what is on its way is lost.
     pub(crate) fn reset(&self, world: &World) {
         world.event("breaks", self.id, &[]);
+        world.flights.lose(self.id);
         self.carriers.borrow().iter().for_each(AbortHandle::abort);
         world.conns.borrow_mut().remove(&self.id);
         self.end(io::ErrorKind::ConnectionReset);
@@ -236,6 +238,8 @@ async fn carry_answers(world: Rc<World>, conn: Rc<Conn>, mut answers: UnboundedR
     let mut early = VecDeque::new();
     loop {
         let Some(expected) = next_expected(&conn, &mut answers, &mut early).await else { break };
+        let tells_committed =
+            matches!(&expected, Expected::Own(asked, _) if asked.api == ApiKey::OffsetFetch);
         let bytes = match expected {
             Expected::Made(bytes) => bytes,
             own => {
@@ -248,12 +252,18 @@ async fn carry_answers(world: Rc<World>, conn: Rc<Conn>, mut answers: UnboundedR
             }
         };
         world.event("answers", conn.id, &bytes);
+        if tells_committed && world.happens(world.plan.mishaps * 10) {
+            world.fault("what is committed is told late", conn.id);
+            let time = world.dice.borrow_mut().millis(100, 3000);
+            clock::until((clock::now() + time).min(world.heals_at())).await;
+        }
         if !deliver(&world, &conn, &bytes).await {
             return;
         }
     }
     world.event("the broker closes", conn.id, &[]);
     world.conns.borrow_mut().remove(&conn.id);
+    world.flights.lose(conn.id);
     conn.end(io::ErrorKind::UnexpectedEof);
 }
 
@@ -309,6 +319,7 @@ async fn next_expected(
 /// Brings an answer to the client; whether the connection goes on.
 async fn deliver(world: &Rc<World>, conn: &Rc<Conn>, bytes: &[u8]) -> bool {
     world.travel(false, conn.name()).await;
+    world.flights.land(conn.id, bytes);
     let mishaps = world.weather.get().mishaps;
     let what = if world.happens(mishaps) { world.dice.borrow_mut().between(0, 5) } else { 9 };
     match what {
@@ -337,6 +348,7 @@ async fn deliver(world: &Rc<World>, conn: &Rc<Conn>, bytes: &[u8]) -> bool {
         }
         4 => {
             world.fault("a connection breaks at the client alone", conn.id);
+            world.flights.lose(conn.id);
             conn.reset_at_client();
         }
         _ => {
@@ -372,6 +384,9 @@ impl End {
             if world.is_gone(client) {
                 return false;
             }
+            if written.asked.api == ApiKey::Produce && written.asked.is_answered {
+                world.flights.take_off(world, self.conn.id, client, &written.frame);
+            }
             self.conn.client.get_or_init(|| Rc::clone(client));
             let said = written.said.as_ref();
             if let Some((said, group)) =
@@ -387,6 +402,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         self.world.event("closes", self.conn.id, &[]);
+        self.world.flights.lose(self.conn.id);
         let mut state = self.conn.state.borrow_mut();
         state.closed = true;
         // What is on its way arrives, and then the end of it.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::clock;
 use super::dice::Dice;
+use super::flights::Flights;
 use super::groups::Group;
 use super::network::Conn;
 use super::plan::{Plan, SAFETY, TOPICS};
@@ -58,6 +59,7 @@ pub(crate) struct World {
     pub(crate) weather: Cell<Weather>,
     pub(crate) conns: RefCell<BTreeMap<u64, Rc<Conn>>>,
     pub(crate) groups: Vec<Rc<Group>>,
+    pub(crate) flights: Flights,
     /// Clients that are cut off.
     cut_off: RefCell<BTreeMap<Rc<str>, CutOff>>,
     /// Clients whose process is gone.
@@ -94,6 +96,7 @@ impl World {
             weather: Cell::new(weather),
             conns: RefCell::default(),
             groups: plan.groups.iter().map(|plan| Rc::new(Group::new(plan.clone()))).collect(),
+            flights: Flights::default(),
             cut_off: RefCell::default(),
             gone: RefCell::default(),
             topic_ids: RefCell::default(),

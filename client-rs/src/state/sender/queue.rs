@@ -136,13 +136,19 @@ impl Queue {
         self.sent.iter().filter(on_its_way).count()
     }
 
+    /// Whether one that is sent again would go alone.
+    fn is_alone(&self) -> bool {
+        self.in_flight() == 0 || left_out("retry_alone")
+    }
+
     /// Whether a new batch could go out now.
     pub(crate) fn takes_new(&self) -> bool {
         // Behind one that is sent again they wait for its answer.
         let open = |batch: &Batch| match batch.state {
-            State::Sent => batch.attempts == 1,
+            State::Sent => batch.attempts == 1 || left_out("new_ones_wait"),
             State::Stored { .. } => true,
-            State::Waiting | State::Expired | State::Failed(_) | State::Forgotten => false,
+            State::Waiting => left_out("new_ones_wait"),
+            State::Expired | State::Failed(_) | State::Forgotten => false,
         };
         let numbered = self.own.is_some();
         let careful = numbered && !self.known && !left_out("first_alone");
@@ -157,7 +163,7 @@ impl Queue {
         }
         match self.sent.front() {
             Some(head) if matches!(head.state, State::Waiting) => {
-                let due = self.retry_at.is_none_or(|at| at <= now) && self.in_flight() == 0;
+                let due = self.retry_at.is_none_or(|at| at <= now) && self.is_alone();
                 due.then(|| head.len())
             }
             _ if self.takes_new() => {
@@ -169,7 +175,7 @@ impl Queue {
 
     /// When a failed batch may go out again.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at.filter(|_| self.in_flight() == 0)
+        self.retry_at.filter(|_| self.is_alone())
     }
 
     /// When the first batch's time is over.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ottla_protocol::{ErrorCode, Uuid};
+use ottla_protocol::{ErrorCode, Uuid, left_out};
 
 use super::Sender;
 use super::produce::Part;
@@ -181,6 +181,9 @@ impl Sender {
         for partition in &mut self.partitions {
             let found = cluster.partition(&partition.topic, partition.number);
             partition.leader = found.and_then(|found| found.leader);
+            if found.is_none() && left_out("absent_topic") {
+                partition.queue.handle_new_log();
+            }
             if let Some(leader) = partition.leader {
                 self.nodes.entry(leader).or_default();
             }
