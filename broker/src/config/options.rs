@@ -40,7 +40,9 @@ impl Options {
     }
 
     pub(super) fn long(&self, name: &str) -> i64 {
-        self.optional_long(name).unwrap_or_default()
+        let number = self.optional_long(name);
+        debug_assert!(number.is_some(), "{name} is no number: {:?}", self.text(name));
+        number.unwrap_or_default()
     }
 
     pub(super) fn int(&self, name: &str) -> i32 {

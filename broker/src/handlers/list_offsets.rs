@@ -39,15 +39,17 @@ pub(crate) fn handle(
 ) {
     let asked = resolve(node, &request);
     let version = info.version;
-    if let Some(found) = find_all(&asked, version, Wait::No) {
+    let found: Option<Vec<_>> = find_all(&asked, version, Wait::No).collect();
+    if let Some(found) = found {
         answer(reply, &asked, found);
         return;
     }
     node.reads.note_cold();
     hand_aside(move || {
-        // With leave to wait nothing is left out.
-        let found = find_all(&asked, version, Wait::Disk).unwrap_or_default();
-        answer(reply, &asked, found);
+        // With leave to wait each search ends. Were one not to, its client would ask again.
+        let found = find_all(&asked, version, Wait::Disk);
+        let found = found.map(|found| found.unwrap_or(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
+        answer(reply, &asked, found.collect());
     });
 }
 
@@ -91,14 +93,17 @@ fn resolve(node: &Node, request: &ListOffsetsRequest<'_>) -> Vec<AskedTopic> {
 
 type Outcome = Result<TimedOffset, ErrorCode>;
 
-/// What each partition answers, in order; `None` if that takes a wait which is ruled out.
-fn find_all(asked: &[AskedTopic], version: i16, wait: Wait) -> Option<Vec<Outcome>> {
+/// What each partition answers, in order; `None` where that takes a wait which is ruled out.
+fn find_all(
+    asked: &[AskedTopic],
+    version: i16,
+    wait: Wait,
+) -> impl Iterator<Item = Option<Outcome>> {
     let parts = asked.iter().flat_map(|topic| &topic.partitions);
-    let found = parts.map(|asked| match &asked.partition {
+    parts.map(move |asked| match &asked.partition {
         Ok(partition) => offset_of(partition, &asked.part, version, wait),
         Err(error) => Some(Err(*error)),
-    });
-    found.collect()
+    })
 }
 
 fn answer(reply: Reply, asked: &[AskedTopic], found: Vec<Outcome>) {
