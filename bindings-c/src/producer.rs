@@ -67,13 +67,17 @@ pub unsafe extern "C" fn ottla_producer_send(
         let (producer, given) =
             unsafe { (handle::borrow(producer, "producer")?, pointee(record, "record")?) };
         let core = producer.producer.get()?;
-        // SAFETY: the header asks for a record whose pointers are good.
+        if sent.is_null() && !producer.reports.are_wanted() {
+            // SAFETY: the header asks for a record whose pointers are good.
+            return Ok(unsafe { with_core(given, |record| core.push(record)) }?);
+        }
+        // SAFETY: as above.
         let token = unsafe { with_core(given, |record| core.send(record)) }?;
-        if !sent.is_null() {
+        if sent.is_null() {
+            producer.reports.watch(&token, given.opaque);
+        } else {
             // SAFETY: not null, so the header asks for a place for a token.
             unsafe { put(sent, handle::give(ottla_sent_t::new(token)?)) };
-        } else if producer.reports.are_wanted() {
-            producer.reports.watch(&token, given.opaque);
         }
         Ok(())
     })

@@ -6,7 +6,7 @@
 //!
 //! let options = Options::new().set("bootstrap.servers", "localhost:9092")?;
 //! let producer = Producer::new(&options)?;
-//! producer.send(&Record::to("orders").key("k").value("fire and forget"))?;
+//! producer.push(&Record::to("orders").key("k").value("fire and forget"))?;
 //! let sent = producer.send(&Record::to("orders").key("k").value("awaited"))?;
 //! let delivery = sent.wait(Duration::from_secs(10))?;
 //! println!("{}-{} at {}", delivery.topic, delivery.partition, delivery.offset);

@@ -257,13 +257,16 @@ fn a_broker_that_never_answers_costs_a_close_no_more_than_its_deadline() {
 #[test]
 fn a_failure_nobody_can_see_comes_out_of_the_next_flush_once() {
     within_limit(|| {
-        let acts = vec![Act::Refuse(ErrorCode::POLICY_VIOLATION)];
+        let acts = vec![Act::Refuse(ErrorCode::POLICY_VIOLATION); 2];
         let broker = ScriptedBroker::start(Script { acts, ..Script::default() });
         let producer = producer(&broker.bootstrap(), "");
-        drop(producer.send(&Record::to(TOPIC).value("a")).unwrap());
-        let error = producer.flush(LIMIT).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::PolicyViolation);
-        producer.flush(LIMIT).unwrap();
+        let record = Record::to(TOPIC).value("a");
+        for send in [|to: &Producer, what: &Record<'_>| to.send(what).map(drop), Producer::push] {
+            send(&producer, &record).unwrap();
+            let error = producer.flush(LIMIT).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PolicyViolation);
+            producer.flush(LIMIT).unwrap();
+        }
         producer.close(LIMIT).unwrap();
     });
 }

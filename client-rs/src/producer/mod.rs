@@ -133,6 +133,15 @@ impl Producer {
         Ok(Sent::of(batch.ok_or_else(lost)?, index))
     }
 
+    /// Sends a record as [`Producer::send`] does, and gives no token: for who asks about none.
+    ///
+    /// Order, retries and idempotence hold all the same, and a failure comes out of the next
+    /// [`Producer::flush`] or [`Producer::close`].
+    pub fn push(&self, record: &Record<'_>) -> Result<(), Error> {
+        let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
+        self.send_by(record, now_ms, &mut None, &mut |_, _| {})
+    }
+
     /// Sends a record if there is room for it now; `BufferFull` if not, or if others wait for room
     /// that came before.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {

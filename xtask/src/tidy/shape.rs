@@ -23,6 +23,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("broker/src/driver/signals.rs", "the signal mask of a thread"),
     ("client-rs/src/driver/signals.rs", "the signal mask of a thread"),
     ("client-rs/src/process.rs", "a fork handler"),
+    ("client-rs/src/state/accumulator/ahead.rs", "a hint to the processor"),
     ("client-rs/tests/fork.rs", "forks, in tests"),
     ("protocol/src/message/tests/allocator.rs", "a global allocator that counts, in tests"),
     ("client-rs/tests/allocations.rs", "a global allocator that counts"),

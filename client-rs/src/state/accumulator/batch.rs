@@ -129,6 +129,7 @@ impl OpenBatch {
         }
         let Some(chunk) = self.chunks.last_mut() else { return Err(Refusal::Full) };
         self.body_len += measured.encode(&mut chunk.data);
+        super::ahead::prefetch(&chunk.data, chunk.room());
         self.span.add(timestamp);
         let index = u32::try_from(offset_delta).unwrap_or(0);
         self.times.push(index, timestamp);

@@ -4,6 +4,7 @@
 //! encoded; a leaf for the list of slots with news, taken under it; one for staged topics, under which
 //! slots are locked when a topic becomes known.
 
+mod ahead;
 pub(crate) mod batch;
 mod intake;
 pub(crate) mod memory;

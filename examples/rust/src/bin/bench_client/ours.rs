@@ -39,7 +39,7 @@ fn send_for(
                 record.partition = Some(turn);
                 turn = if turn + 1 < partitions { turn + 1 } else { 0 };
             }
-            producer.send(&record)?;
+            producer.push(&record)?;
         }
         sent += CHUNK;
     }
