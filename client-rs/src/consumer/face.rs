@@ -10,6 +10,7 @@ use regex::Regex;
 
 use super::batch::Shared;
 use super::promise::Promise;
+use super::stats::ConsumerStats;
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::commits::Mark;
@@ -76,27 +77,6 @@ pub(super) type CommittedOffsets = HashMap<TopicPartition, Option<Committed>>;
 
 /// Called when something comes to be ready.
 pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
-
-/// Counts since the consumer was made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConsumerStats {
-    /// Records given out.
-    pub records: u64,
-    /// Bytes received as records, compressed as they were.
-    pub bytes: u64,
-    /// Times that partitions were assigned by the group.
-    pub rebalances: u64,
-    /// Times that the group was left since no poll came within `max.poll.interval.ms`.
-    pub late_polls: u64,
-    /// Bytes fetched ahead and not given out yet, decompressed where that was begun.
-    pub buffered: usize,
-    /// Times that a partition was fetched anew because nothing had come of it for 30 seconds.
-    pub restarts: u64,
-    /// Times that a position did not hold: out of the log's range, cut off under a new leader, or of
-    /// a topic that was created anew.
-    pub resets: u64,
-}
 
 /// One partition, as the application sees it.
 #[derive(Debug)]
@@ -382,6 +362,7 @@ impl Face {
         let mut inner = self.lock();
         let Some(part) = inner.part(&fetched.partition, fetched.position) else {
             // Stale: sought or revoked while they were on their way.
+            inner.stats.dropped_records += fetched.records();
             return;
         };
         let bytes = fetched.bytes;
@@ -517,6 +498,7 @@ impl Inner {
     /// Drops what is ready of a partition, and what of it was given out and is not finished.
     fn drop_ready(&mut self, partition: &TopicPartition) {
         self.note_finished();
+        self.stats.dropped_records += self.ready_of(partition);
         if self.current.as_ref().is_some_and(|current| current.shared.partition == *partition) {
             self.current = None;
         }

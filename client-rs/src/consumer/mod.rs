@@ -8,6 +8,7 @@ mod face;
 mod health;
 mod offsets;
 mod rebalance;
+mod stats;
 mod wire;
 
 use std::fmt;
@@ -33,10 +34,10 @@ use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
 pub use batch::{Batch, ConsumerRecord, Piece};
 pub use commit::{Commit, Committed, OffsetAndMetadata};
 pub use deserialize::Deserializer;
-pub use face::ConsumerStats;
 pub use offsets::{OffsetAndTimestamp, OffsetForTime};
 pub use ottla_protocol::record::{Headers, RecordRow, RecordView};
 pub use rebalance::RebalanceListener;
+pub use stats::ConsumerStats;
 
 /// How long a close in the background may take when the last handle was dropped.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);

@@ -5,9 +5,9 @@ pub(crate) mod delivery;
 mod lifecycle;
 pub(crate) mod partitioner;
 mod room;
+pub(crate) mod stats;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ pub use self::lifecycle::{Close, Failure, Flush};
 use self::partitioner::{Own, Rule};
 pub use self::partitioner::{Partitioner, Partitions};
 pub use self::room::Room;
+pub use self::stats::ProducerStats;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind, Outcome};
@@ -61,30 +62,6 @@ impl Drop for Inner {
             self.face.command(|commands| commands.close_by = Some(clock::now()));
         }
     }
-}
-
-/// What a producer has done since it was made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProducerStats {
-    /// Records taken from senders' batches.
-    pub records: u64,
-    /// Their bytes, encoded, before compression.
-    pub bytes: u64,
-    /// Batches they came in.
-    pub batches: u64,
-    /// Produce requests.
-    pub requests: u64,
-    /// Batches that were sent again.
-    pub retries: u64,
-    /// Records stored.
-    pub delivered: u64,
-    /// Records that failed.
-    pub failed: u64,
-    /// Tasks, threads and queues that were told of a batch.
-    pub wakes: u64,
-    /// Bytes of `buffer.memory` in use now.
-    pub memory_used: u64,
 }
 
 impl Producer {
@@ -204,21 +181,9 @@ impl Producer {
         }
     }
 
-    /// What it has done.
+    /// What it has done since it was made, in numbers.
     pub fn stats(&self) -> ProducerStats {
-        let counters = &self.inner.face.counters;
-        let memory_used = u64::try_from(self.inner.face.memory.used()).unwrap_or(u64::MAX);
-        ProducerStats {
-            records: counters.records.load(Ordering::Relaxed),
-            bytes: counters.bytes.load(Ordering::Relaxed),
-            batches: counters.batches.load(Ordering::Relaxed),
-            requests: counters.requests.load(Ordering::Relaxed),
-            retries: counters.retries.load(Ordering::Relaxed),
-            delivered: counters.delivered.load(Ordering::Relaxed),
-            failed: counters.failed.load(Ordering::Relaxed),
-            wakes: counters.wakes.load(Ordering::Relaxed),
-            memory_used,
-        }
+        self.inner.face.counters.read(&self.inner.face.memory)
     }
 
     /// The chunk that a wait in [`Producer::room`] was granted, if its sender has not taken it yet.
@@ -283,7 +248,21 @@ impl Producer {
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Result<(), Error> {
         driver::check_may_wait().map_err(|error| error.with_outcome(Outcome::NotSent))?;
-        let by = *deadline.get_or_insert_with(|| clock::now() + self.inner.config.max_block);
+        let began = clock::now();
+        let by = *deadline.get_or_insert(began + self.inner.config.max_block);
+        let result = self.send_in_turn(record, bytes, by, keep);
+        self.inner.face.counters.note_wait(clock::now().saturating_duration_since(began));
+        result
+    }
+
+    /// Sends a record once those who waited before it have had their room.
+    fn send_in_turn(
+        &self,
+        record: &Record<'_>,
+        bytes: usize,
+        by: Instant,
+        keep: &mut impl FnMut(&Arc<Completion>, u32),
+    ) -> Result<(), Error> {
         let mut place = self.inner.face.memory.queue(bytes, None);
         loop {
             let mut chunk = Some(self.wait_for_room(&place, by)?);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind, Outcome};
@@ -26,6 +26,8 @@ pub struct Room {
     bytes: usize,
     max_block: Duration,
     place: Option<Place>,
+    /// Since when it waits.
+    waits_since: Option<Instant>,
 }
 
 impl Room {
@@ -35,7 +37,15 @@ impl Room {
         max_block: Duration,
     ) -> Self {
         let bytes = chunk_for(bytes.saturating_add(OVERHEAD));
-        Self { face, process, bytes, max_block, place: None }
+        Self { face, process, bytes, max_block, place: None, waits_since: None }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(since) = self.waits_since {
+            self.face.counters.note_wait(clock::now().saturating_duration_since(since));
+        }
     }
 }
 
@@ -73,6 +83,7 @@ impl Future for Room {
             return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
         }
         if fresh {
+            this.waits_since = Some(now);
             // What is written already must go out for room to come.
             this.face.wake.wake();
         }

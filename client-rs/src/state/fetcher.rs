@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ottla_protocol::record::Batch;
 use ottla_protocol::{ErrorCode, Uuid, left_out};
 
 use super::pace::{Pace, soonest};
@@ -108,6 +109,13 @@ pub(crate) struct Fetched {
     pub(crate) high_watermark: i64,
 }
 
+impl Fetched {
+    /// How many records it has to show, as the batches' headers tell.
+    pub(crate) fn records(&self) -> u64 {
+        walk::records_from(self.start, self.batches.iter().map(|bytes| Batch::parse(bytes)))
+    }
+}
+
 /// What went wrong with a partition.
 #[derive(Debug, Clone)]
 pub(crate) enum FetchFault {
@@ -136,6 +144,8 @@ pub(crate) enum FetchEvent {
     Recreated { partition: TopicPartition, position: u64 },
     /// Nothing came of the partition for long, and all that was under way for it is begun anew.
     Restarted { partition: TopicPartition, reason: String },
+    /// So many records came for nothing: their partition was revoked or moved meanwhile.
+    Dropped { records: u64 },
     /// The metadata are out of date.
     Refresh,
 }

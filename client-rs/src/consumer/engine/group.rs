@@ -255,6 +255,7 @@ impl Engine {
                 return;
             }
         };
+        self.face.count(|stats| stats.starts += 1);
         tracing::info!(%partition, ?start, "no committed offset: starting by auto.offset.reset");
         self.fetcher.place_start(partition, position, start);
     }

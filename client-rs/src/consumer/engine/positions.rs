@@ -34,6 +34,9 @@ impl Engine {
                 tracing::warn!(%partition, reason, "nothing fetched for long: fetching anew");
                 self.face.count(|stats| stats.restarts += 1);
             }
+            FetchEvent::Dropped { records } => {
+                self.face.count(|stats| stats.dropped_records += records);
+            }
             FetchEvent::Refresh => cx.metadata.request_refresh(cx.now),
         }
     }
@@ -59,6 +62,7 @@ impl Engine {
     ) {
         // What is ready may not be in the log any more, so it is fetched again.
         let Some((next, given)) = self.face.cut(partition, position) else { return };
+        self.face.count(|stats| stats.truncations += 1);
         tracing::warn!(%partition, offset, end, "the log was cut short under a new leader");
         let given = given.unwrap_or(offset);
         if given <= end {
@@ -78,7 +82,10 @@ impl Engine {
     /// The topic's name stands for another one now, whose offsets have nothing to do with the old.
     fn handle_recreated(&mut self, partition: &TopicPartition, position: u64, now_ms: i64) {
         let Some((next, given)) = self.face.cut(partition, position) else { return };
-        self.face.count(|stats| stats.resets += 1);
+        self.face.count(|stats| {
+            stats.resets += 1;
+            stats.recreations += 1;
+        });
         let start = match start(self.config.reset, now_ms) {
             // None of the new topic's records was ever skipped.
             Some(Start::Latest) => Start::Earliest,

@@ -10,7 +10,8 @@ use crate::consumer::wire::{self, JoinTerms};
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
-use crate::state::fetcher::{FetchLane, FetchTopics, Leader, Leaders};
+use crate::state::commits::CommitAnswer;
+use crate::state::fetcher::{FetchAnswer, FetchLane, FetchTopics, Leader, Leaders};
 use crate::state::machine::{Body, Context, Lane, Reply, Request, Target};
 use crate::state::membership::MemberAsk;
 use crate::state::token::Token;
@@ -186,6 +187,9 @@ impl Engine {
                 let strategies = &self.config.strategies;
                 let answer = reply.and_then(|answer| wire::joined(&answer, strategies));
                 self.log_fault(&answer);
+                if answer.as_ref().is_ok_and(|answer| answer.error.is_none()) {
+                    self.face.count(|stats| stats.joins += 1);
+                }
                 self.membership.handle_join(token, answer, now);
             }
             Asked::Sync(token) => {
@@ -196,12 +200,16 @@ impl Engine {
             Asked::Heartbeat(token) => {
                 let answer = reply.and_then(|answer| wire::heard(&answer));
                 self.log_fault(&answer);
+                if answer.is_ok() {
+                    self.face.count(|stats| stats.heartbeats += 1);
+                }
                 self.membership.handle_heartbeat(token, answer, now);
             }
             Asked::Leave(token) => self.membership.handle_leave(token, now),
             Asked::Commit(token, ids) => {
                 let answer = reply.and_then(|answer| offsets::committed(&answer, &ids));
                 self.log_fault(&answer);
+                self.count_commit(&answer);
                 self.commits.handle_answer(token, answer, now);
             }
             Asked::Lookup(token, ids) => {
@@ -231,6 +239,7 @@ impl Engine {
                     for hint in &hints {
                         learn(hint, cx);
                     }
+                    self.count_fetch(&answer);
                     answer
                 });
                 self.fetcher.handle_fetch(token, answer, now);
@@ -253,6 +262,27 @@ impl Engine {
             found
         });
         self.coordinator_found(token, answer, cx.now);
+    }
+
+    fn count_commit(&self, answer: &Result<CommitAnswer, Error>) {
+        let taken = answer.as_ref().is_ok_and(|answer| {
+            let mut codes = answer.partitions.iter().map(|(_, code)| code);
+            codes.all(|code| code.is_none())
+        });
+        self.face.count(|stats| {
+            let counter = if taken { &mut stats.commits } else { &mut stats.commits_failed };
+            *counter += 1;
+        });
+    }
+
+    fn count_fetch(&self, answer: &FetchAnswer) {
+        let empty = answer.parts.iter().all(|part| part.records.is_empty());
+        let throttled_ms = u64::try_from(answer.throttle.as_millis()).unwrap_or(u64::MAX);
+        self.face.count(|stats| {
+            stats.fetches += 1;
+            stats.empty_fetches += u64::from(empty);
+            stats.throttled_ms += throttled_ms;
+        });
     }
 
     fn log_fault<T>(&self, answer: &Result<T, Error>) {

@@ -1,6 +1,7 @@
 //! Tests of the machine as a whole, in virtual time.
 
 mod cooperative;
+mod counting;
 mod listening;
 mod matching;
 mod positions;

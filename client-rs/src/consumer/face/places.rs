@@ -1,6 +1,8 @@
 //! Where partitions stand: the next offset to give out, the end, and what lies between.
 
-use super::{ConsumerStats, Current, Face, Inner};
+use std::sync::atomic::Ordering;
+
+use super::{ConsumerStats, Current, Face, Inner, Item};
 use crate::record::TopicPartition;
 
 impl Face {
@@ -12,9 +14,21 @@ impl Face {
     /// How many offsets lie between the next to be given out and the end of the log, as far as
     /// answers told.
     pub(in crate::consumer) fn lag(&self, partition: &TopicPartition) -> Option<i64> {
+        self.lock().lag_of(partition)
+    }
+
+    /// What was counted, and how it stands now.
+    pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
         let inner = self.lock();
-        let end = inner.parts.get(partition)?.end?;
-        Some(end.saturating_sub(inner.next_of(partition)?).max(0))
+        let buffered = inner.buffered + inner.decoded.load(Ordering::Relaxed);
+        let mut stats = ConsumerStats { buffered, buffered_max: inner.budget, ..inner.stats };
+        for partition in inner.parts.keys() {
+            match inner.lag_of(partition).map(u64::try_from) {
+                Some(Ok(lag)) => stats.lag += lag,
+                Some(Err(_)) | None => stats.lag_unknown += 1,
+            }
+        }
+        stats
     }
 
     /// A partition ends there now.
@@ -48,6 +62,26 @@ impl Face {
 }
 
 impl Inner {
+    fn lag_of(&self, partition: &TopicPartition) -> Option<i64> {
+        let end = self.parts.get(partition)?.end?;
+        Some(end.saturating_sub(self.next_of(partition)?).max(0))
+    }
+
+    /// How many records of a partition are ready to be given out.
+    pub(super) fn ready_of(&self, partition: &TopicPartition) -> u64 {
+        let left = |current: &Current| current.shared.len() - current.at;
+        let current = self.current.as_ref();
+        let current = current.filter(|current| current.shared.partition == *partition);
+        let part = self.parts.get(partition);
+        let begun = part.into_iter().flat_map(|part| &part.begun);
+        let decoded: usize = current.into_iter().chain(begun).map(left).sum();
+        let fetched = part.into_iter().flat_map(|part| &part.items).map(|item| match item {
+            Item::Data(fetched) => fetched.records(),
+            Item::Fault(_) => 0,
+        });
+        fetched.sum::<u64>() + u64::try_from(decoded).unwrap_or(u64::MAX)
+    }
+
     fn next_of(&self, partition: &TopicPartition) -> Option<i64> {
         let part = self.parts.get(partition)?;
         let of = |current: &Current| current.shared.offset_at(current.at);

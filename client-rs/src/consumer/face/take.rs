@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{
-    Command, ConsumerStats, Current, Face, Handed, Hook, Inner, Item, Marks, Rebalance,
-    decoded_share,
-};
+use super::{Command, Current, Face, Handed, Hook, Inner, Item, Marks, Rebalance, decoded_share};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
 use crate::consumer::commit::OffsetAndMetadata;
 use crate::driver::{self, clock};
@@ -339,12 +336,6 @@ impl Face {
         inner.on_ready = Some(hook);
         inner.signalled = false;
         Self::announce(inner);
-    }
-
-    pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
-        let inner = self.lock();
-        let decoded = inner.decoded.load(Ordering::Relaxed);
-        ConsumerStats { buffered: inner.buffered + decoded, ..inner.stats }
     }
 
     /// Why no call can be served any more, if so.

@@ -118,7 +118,8 @@ impl Accumulator {
                 Err(AppendError::Failed(error)) => error,
                 Err(AppendError::Memory(_)) | Ok(()) => self.refusal(),
             };
-            self.counters.failed.fetch_add(1, Ordering::Relaxed);
+            let bytes = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+            self.counters.note_failed(1, bytes, error.outcome());
             if !observed {
                 self.report(1, &error);
             }
@@ -139,7 +140,7 @@ impl Accumulator {
             let count = u64::from(staged.count());
             let bytes = staged.chunks.iter().map(|chunk| chunk.data.len()).sum();
             staged.completion.weigh(&self.memory, bytes, count);
-            self.counters.failed.fetch_add(count, Ordering::Relaxed);
+            self.counters.note_failed(count, bytes, error.outcome());
             if staged.completion.is_unobserved(1) {
                 self.report(count, error);
             }

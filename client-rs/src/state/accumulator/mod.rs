@@ -31,6 +31,7 @@ use super::wake::Wake;
 use crate::config::ProducerConfig;
 use crate::error::{Error, ErrorKind, Outcome};
 use crate::producer::partitioner::Rules;
+use crate::producer::stats::Counters;
 use crate::record::Record;
 
 #[cfg(test)]
@@ -51,19 +52,6 @@ pub(crate) enum AppendError {
 pub(crate) struct Moment {
     pub(crate) now_ms: i64,
     pub(crate) clock: fn() -> Instant,
-}
-
-/// What a producer has done.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) records: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) batches: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) delivered: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) retries: AtomicU64,
-    pub(crate) wakes: AtomicU64,
 }
 
 /// What the machine was asked for.

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use ottla_protocol::record::batches;
 use ottla_protocol::{ErrorCode, left_out};
 
 use super::session::SessionAsk;
-use super::walk::{Rules, walk};
+use super::walk::{self, Rules, walk};
 use super::{
     FetchAnswer, FetchConfig, FetchEvent, FetchFault, FetchLane, Fetched, FetchedPart, Fetcher,
     InFlight, Place,
@@ -75,6 +76,11 @@ impl Fetcher {
                 current.filter(|part| part.asked == Some(token) || left_out("assignment_token"))
             else {
                 // A stale answer: revoked, sought, or led by another since it was asked.
+                let records =
+                    answer.map_or(0, |answer| walk::records_from(offset, batches(&answer.records)));
+                if records > 0 {
+                    self.events.push_back(FetchEvent::Dropped { records });
+                }
                 continue;
             };
             part.asked = None;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ottla_protocol::record::{Batch, BatchError, ControlKind, ControlRecord, batches};
+use ottla_protocol::record::{Batch, BatchError, BatchHeader, ControlKind, ControlRecord, batches};
 
 use super::FetchedPart;
 
@@ -91,6 +91,23 @@ pub(super) fn walk(answer: &FetchedPart, offset: i64, rules: Rules) -> Walk {
         found.fault = fault.map(|fault| (offset, fault));
     }
     found
+}
+
+/// How many records from `offset` on stand in some batches, as their headers tell.
+///
+/// Where compaction has thinned out the batch that holds the offset, all of that batch counts.
+pub(super) fn records_from<'a>(
+    offset: i64,
+    batches: impl Iterator<Item = Result<Batch<'a>, BatchError>>,
+) -> u64 {
+    let count = |header: &BatchHeader| {
+        let all = i64::from(header.records_count);
+        let whole = all == header.next_offset().saturating_sub(header.base_offset);
+        let before = offset.saturating_sub(header.base_offset).max(0);
+        let hidden = header.attributes.is_control() || header.next_offset() <= offset;
+        u64::try_from(all - if whole { before } else { 0 }).unwrap_or(0) * u64::from(!hidden)
+    };
+    batches.map_while(Result::ok).map(|batch| count(&batch.header)).sum()
 }
 
 /// The offset that stands at the front of a batch, however damaged the rest of it is.

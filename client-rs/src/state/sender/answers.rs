@@ -1,6 +1,5 @@
 //! What comes back: what each batch was answered, and who is told.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ottla_protocol::messages::produce_response::ProduceResponse;
@@ -11,6 +10,7 @@ use super::queue::Ended;
 use super::verdict::Verdict;
 use super::{Open, Sender};
 use crate::error::{ErrorKind, Outcome};
+use crate::producer::stats::{add, number};
 use crate::state::completion::Outcome as Ending;
 use crate::state::machine::{Answer, Context, LinkFault, Reply};
 
@@ -43,6 +43,7 @@ impl Sender {
             }
         };
         let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+        add(&self.face.counters.throttled_ms, throttle);
         if let Some(node) = self.nodes.get_mut(&open.node).filter(|_| throttle > 0) {
             // KIP-219: the broker has answered, and takes nothing more for so long.
             node.muted_until = Some(cx.now + Duration::from_millis(throttle));
@@ -107,6 +108,7 @@ impl Sender {
         let pause = |failures| backoff.pause(failures, random);
         partition.queue.handle(part.batch, verdict, cx.now, pause, split);
         if parted {
+            add(&self.face.counters.splits, 1);
             // Who waits for the whole waits for the halves.
             self.flushes.extend(self.face.peek_id());
         }
@@ -131,11 +133,12 @@ impl Sender {
             let counters = &self.face.counters;
             match &ending {
                 Ending::Stored { .. } => {
-                    counters.delivered.fetch_add(records, Ordering::Relaxed);
+                    add(&counters.delivered, records);
+                    add(&counters.delivered_bytes, number(bytes));
                 }
                 Ending::Failed(error) => {
                     tracing::warn!(%error, records, "records were not delivered");
-                    counters.failed.fetch_add(records, Ordering::Relaxed);
+                    counters.note_failed(records, bytes, error.outcome());
                     if completion.is_unobserved(holders) {
                         self.face.report(records, error);
                     }

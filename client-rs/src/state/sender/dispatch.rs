@@ -1,7 +1,6 @@
 //! What goes out: which batches are due, and which broker gets them in one request.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use super::produce::{Part, ProduceBody};
 use super::queue::Numbering;
 use super::{Open, Sender};
+use crate::producer::stats::add;
 use crate::state::machine::{Context, Lane, Request, Target};
 
 impl Sender {
@@ -41,7 +41,7 @@ impl Sender {
         let first = node.requests.checked_rem(keys.len()).unwrap_or(0);
         let (before, after) = keys.split_at(first);
         let mut parts: Vec<(Part, Vec<Bytes>)> = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut raw_bytes) = (0, 0);
         let mut over_at = None;
         for &key in after.iter().chain(before) {
             self.take_open(key, idle, cx);
@@ -55,13 +55,14 @@ impl Sender {
             let Some(batch) = partition.queue.begin(numbering) else { continue };
             let over = batch.opened_at + self.config.delivery_timeout;
             over_at = Some(over_at.map_or(over, |first: Instant| first.min(over)));
-            let (batch, pieces) = (batch.id(), batch.pieces());
+            let (batch, pieces, raw_len) = (batch.id(), batch.pieces(), batch.raw_len());
             bytes += len;
+            raw_bytes += raw_len;
             parts.push((partition.part(key, batch), pieces));
-            self.face.counters.retries.fetch_add(u64::from(again), Ordering::Relaxed);
+            add(&self.face.counters.retries, u64::from(again));
         }
         let Some(over_at) = over_at else { return false };
-        self.send(id, parts, over_at, cx);
+        self.send(id, parts, (bytes, raw_bytes), over_at, cx);
         true
     }
 
@@ -119,6 +120,7 @@ impl Sender {
         &mut self,
         node: i32,
         mut parts: Vec<(Part, Vec<Bytes>)>,
+        bytes: (usize, usize),
         over_at: Instant,
         cx: &mut Context<'_>,
     ) {
@@ -130,7 +132,7 @@ impl Sender {
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         let body = ProduceBody::new(self.config.acks.number(), timeout_ms, &parts, pieces);
         let token = self.token();
-        self.open.insert(token, Open { node, parts });
+        self.open.insert(token, Open { node, parts, bytes });
         self.unbegun.insert(token, over_at);
         if let Some(node) = self.nodes.get_mut(&node) {
             node.in_flight += 1;

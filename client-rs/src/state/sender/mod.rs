@@ -16,7 +16,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -33,6 +32,7 @@ use super::backoff::Backoff;
 use super::machine::{Context, JobResult, Machine, Next, Reply};
 use crate::config::ProducerConfig;
 use crate::error::{Error, ErrorKind};
+use crate::producer::stats::{add, number};
 use crate::state::hash::HashMap;
 
 /// Compression of fewer bytes is done at once.
@@ -65,6 +65,8 @@ impl Node {
 struct Open {
     node: i32,
     parts: Vec<Part>,
+    /// Bytes of the batches, and of their records before compression.
+    bytes: (usize, usize),
 }
 
 /// The sending machine.
@@ -172,10 +174,9 @@ impl Sender {
             let mut batch = Batch::new(open);
             let counters = &self.face.counters;
             let records = u64::try_from(batch.records()).unwrap_or(0);
-            counters.batches.fetch_add(1, Ordering::Relaxed);
-            counters.records.fetch_add(records, Ordering::Relaxed);
-            let bytes = u64::try_from(batch.raw_len()).unwrap_or(0);
-            counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+            add(&counters.batches, 1);
+            add(&counters.records, records);
+            add(&counters.bytes, number(batch.raw_len()));
             self.outstanding.insert(batch.id());
             if self.config.codec.compression() != Compression::None {
                 self.pack(&mut batch, key, cx);
@@ -234,6 +235,9 @@ impl Sender {
                 expired(batch, &topic, number, timeout, now, (source, led))
             });
             renew |= !partition.queue.settle(numbering);
+            if partition.queue.bumped.take().is_some() {
+                add(&self.face.counters.epoch_bumps, 1);
+            }
             self.finish(key);
         }
         if renew {
@@ -334,11 +338,15 @@ impl Machine for Sender {
 
     fn handle_begun(&mut self, token: u64) {
         if self.unbegun.remove(&token).is_some() {
-            let node = self.open.get(&token).map(|open| open.node);
-            if let Some(node) = node.and_then(|id| self.nodes.get_mut(&id)) {
+            let Some(open) = self.open.get(&token) else { return };
+            if let Some(node) = self.nodes.get_mut(&open.node) {
                 node.stalled_since = None;
             }
-            self.face.counters.requests.fetch_add(1, Ordering::Relaxed);
+            let (counters, (bytes, raw_bytes)) = (&self.face.counters, open.bytes);
+            add(&counters.requests, 1);
+            add(&counters.batches_sent, number(open.parts.len()));
+            add(&counters.bytes_sent, number(bytes));
+            add(&counters.raw_bytes_sent, number(raw_bytes));
         }
     }
 

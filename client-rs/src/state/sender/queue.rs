@@ -88,6 +88,8 @@ pub(crate) struct Queue {
     retry_at: Option<Instant>,
     /// What ended, until it is fetched.
     pub(crate) ended: Vec<Ended>,
+    /// Producer id and epoch under which all was numbered anew, until that is fetched.
+    pub(crate) bumped: Option<(i64, i16)>,
 }
 
 impl Queue {
@@ -102,6 +104,7 @@ impl Queue {
             failures: 0,
             retry_at: None,
             ended: Vec::new(),
+            bumped: None,
         }
     }
 

@@ -27,6 +27,7 @@ impl Queue {
                     _ => own.epoch.checked_add(1).map(|epoch| (own.producer_id, epoch)),
                 };
                 let Some((producer_id, epoch)) = fresh else { return false };
+                self.bumped = Some((producer_id, epoch));
                 self.end_ambiguous();
                 Sequence { producer_id, epoch, base: 0 }
             }
