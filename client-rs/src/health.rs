@@ -1,11 +1,12 @@
 //! How a client fares: what the I/O thread notes, and what any thread reads of it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::events::{Event, Feed};
 use crate::state::guard::lock;
 
 /// How a client fares. Cheap to ask for: some counters, and a lock that is held for a moment.
@@ -65,6 +66,7 @@ pub(crate) struct Vitals {
     bytes_sent: AtomicU64,
     bytes_received: AtomicU64,
     told: Mutex<Told>,
+    events: Arc<Feed>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +74,8 @@ struct Told {
     /// Open connections of each broker.
     connected: BTreeMap<String, usize>,
     last_error: Option<(Error, Instant)>,
+    /// Since when no connection is open and none can be opened.
+    down_since: Option<Instant>,
 }
 
 fn count(counter: &AtomicU64, more: usize) {
@@ -79,14 +83,37 @@ fn count(counter: &AtomicU64, more: usize) {
 }
 
 impl Vitals {
-    pub(crate) fn note_connected(&self, broker: &str) {
+    /// Of a client that tells its events there.
+    pub(crate) fn new(events: &Arc<Feed>) -> Self {
+        Self { events: Arc::clone(events), ..Self::default() }
+    }
+
+    pub(crate) fn note_connected(&self, broker: &str, now: Instant) {
         count(&self.connects, 1);
-        *lock(&self.told).connected.entry(broker.to_owned()).or_default() += 1;
+        let mut told = lock(&self.told);
+        *told.connected.entry(broker.to_owned()).or_default() += 1;
+        let down_since = told.down_since.take();
+        drop(told);
+        if let Some(since) = down_since {
+            let after = now.saturating_duration_since(since);
+            tracing::info!(broker, after_ms = after.as_millis(), "a broker is there again");
+            self.events.tell(|| Event::BrokersUp { after });
+        }
     }
 
     pub(crate) fn note_not_connected(&self, error: Error, now: Instant) {
         count(&self.connect_failures, 1);
-        lock(&self.told).last_error = Some((error, now));
+        let mut told = lock(&self.told);
+        let fresh = told.connected.is_empty() && told.down_since.is_none();
+        if fresh {
+            told.down_since = Some(now);
+        }
+        told.last_error = Some((error.clone(), now));
+        drop(told);
+        if fresh {
+            tracing::warn!(%error, "no broker can be reached");
+            self.events.tell(|| Event::BrokersDown { error });
+        }
     }
 
     /// A connection ended; without an error it was closed.
@@ -107,6 +134,7 @@ impl Vitals {
     /// The client is closed, and with it all its connections.
     pub(crate) fn note_closed(&self) {
         lock(&self.told).connected.clear();
+        self.events.end();
     }
 
     pub(crate) fn note_request(&self, bytes: u64) {

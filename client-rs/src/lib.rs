@@ -21,6 +21,7 @@ mod config;
 mod consumer;
 mod driver;
 mod error;
+mod events;
 mod health;
 pub mod log;
 mod process;
@@ -54,6 +55,7 @@ pub use consumer::{
     RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
+pub use events::{EVENTS_MAX, Event, Events, NextEvent, ResetTo};
 pub use health::{Health, LastError};
 pub use ottla_protocol::Uuid;
 pub use process::Process;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::config::{AdminConfig, Options};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::Error;
+use crate::events::{Events, Feed};
 use crate::health::Health;
 use crate::process::Process;
 use crate::promise::{Promise, Promised};
@@ -84,6 +85,7 @@ struct Own {
     /// Resolved when the machine has ended.
     closed: Arc<Promise<()>>,
     stage: Mutex<Stage>,
+    events: Arc<Feed>,
     /// The process it was made in: threads do not survive a fork.
     process: Process,
 }
@@ -123,13 +125,20 @@ impl Admin {
         let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
         Process::watch()?;
         let process = Process::current();
-        let (face, wake) = (Arc::default(), Arc::default());
-        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, process }) })
+        let (face, wake, events) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, events, process }) })
     }
 
     /// Counts since the client was made.
     pub fn stats(&self) -> AdminStats {
         self.own.face.stats()
+    }
+
+    /// What befalls the client, from now on.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
+    pub fn events(&self) -> Events {
+        Events::of(&self.own.events, self.own.process)
     }
 
     /// How the client fares: its connections, and its last error.
@@ -228,7 +237,8 @@ impl Own {
                 let (config, face) = (self.config.clone(), Arc::clone(&self.face));
                 let closed = Arc::clone(&self.closed);
                 let wake = Arc::clone(&self.wake);
-                let handle = driver::start(&self.config.common, wake, move |random| {
+                let events = &self.events;
+                let handle = driver::start(&self.config.common, wake, events, move |random| {
                     Engine::new(&config, face, closed, random)
                 })?;
                 *stage = Stage::Running(handle);
@@ -250,6 +260,8 @@ impl Own {
             let now = clock::now();
             self.face.close(now.checked_add(timeout).unwrap_or(now + DROP_DEADLINE));
             self.wake.wake();
+        } else {
+            self.events.end();
         }
         handle
     }

@@ -12,6 +12,7 @@ use super::batch::Shared;
 use super::promise::Promise;
 use super::stats::ConsumerStats;
 use crate::error::{Error, ErrorKind};
+use crate::events::Feed;
 use crate::record::TopicPartition;
 use crate::state::commits::Mark;
 use crate::state::fetcher::{Fetched, Start};
@@ -206,6 +207,7 @@ struct Inner {
 pub(super) struct Face {
     inner: Mutex<Inner>,
     wake: Arc<Wake>,
+    pub(super) events: Arc<Feed>,
 }
 
 /// What the machine finds at its turn.
@@ -223,7 +225,7 @@ pub(super) struct Drained {
 impl Face {
     pub(super) fn new(wake: Arc<Wake>, budget: usize) -> Self {
         let inner = Inner { budget, refill_below: budget / 2, ..Inner::default() };
-        Self { inner: Mutex::new(inner), wake }
+        Self { inner: Mutex::new(inner), wake, events: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

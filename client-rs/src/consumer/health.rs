@@ -1,10 +1,18 @@
 //! How a consumer fares.
 
 use super::{Consumer, Stage};
+use crate::events::Events;
 use crate::health::Health;
 use crate::state::guard::lock;
 
 impl Consumer {
+    /// What befalls the consumer, from now on. Nothing of it ends a poll.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
+    pub fn events(&self) -> Events {
+        Events::of(&self.own.face.events, self.own.process)
+    }
+
     /// How the consumer fares: its connections, its last error, its buffer, its partitions.
     ///
     /// In a child of the process that made it there is nothing to tell.

@@ -383,7 +383,8 @@ impl Own {
             let (config, face) = (self.config.clone(), Arc::clone(&self.face));
             let closed = Arc::clone(&self.closed);
             let wake = Arc::clone(&self.wake);
-            let handle = driver::start(&self.config.common, wake, move |random| {
+            let events = &self.face.events;
+            let handle = driver::start(&self.config.common, wake, events, move |random| {
                 Engine::new(config, group, face, closed, random, clock::now())
             })?;
             *stage = Stage::Running(handle);
@@ -401,13 +402,12 @@ impl Own {
         };
         *stage = Stage::Closed(handle.clone());
         drop(stage);
-        match &handle {
-            Some(_) => {
-                let now = clock::now();
-                let deadline = now.checked_add(timeout).unwrap_or(now + DROP_DEADLINE);
-                self.face.command_close(deadline);
-            }
-            None => self.closed.resolve(Ok(())),
+        if handle.is_some() {
+            let now = clock::now();
+            self.face.command_close(now.checked_add(timeout).unwrap_or(now + DROP_DEADLINE));
+        } else {
+            self.closed.resolve(Ok(()));
+            self.face.events.end();
         }
         handle
     }

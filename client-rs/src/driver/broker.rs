@@ -176,7 +176,7 @@ pub(crate) async fn run(link: Rc<Link>, client: Weak<Client>) {
             None => return,
             Some(Ok((wire, versions))) => {
                 link.ready.set(true);
-                vitals.note_connected(&name);
+                vitals.note_connected(&name, clock::now());
                 let serving = Serving::new(&link, &client, wire, versions);
                 let fault = serving.run().await;
                 let error = fault.as_ref().map(|fault| fault.error.clone().with_broker(&name));

@@ -99,7 +99,6 @@ impl Client {
         for link in self.inner.borrow_mut().links.values() {
             link.close();
         }
-        self.vitals.note_closed();
     }
 
     /// One turn of all machines: when the next is due, and whether it comes soon in any case.

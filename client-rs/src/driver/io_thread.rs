@@ -17,6 +17,7 @@ use super::signals::Blocked;
 use super::transport::{Tcp, Transport};
 use crate::config::CommonConfig;
 use crate::error::{Error, ErrorKind};
+use crate::events::Feed;
 use crate::health::{Health, Vitals};
 use crate::process::Process;
 use crate::state::backoff::Random;
@@ -61,10 +62,12 @@ struct Inbox {
 
 /// Brings a machine to the I/O thread, which is started if there is none.
 ///
-/// `build` makes the machine there, with numbers for its jitter. `wake` gives it a turn.
+/// `build` makes the machine there, with numbers for its jitter. `wake` gives it a turn; `events` is
+/// where its connections tell theirs.
 pub(crate) fn start<M, F>(
     config: &CommonConfig,
     wake: Arc<Wake>,
+    events: &Arc<Feed>,
     build: F,
 ) -> Result<ClientHandle, Error>
 where
@@ -73,19 +76,24 @@ where
 {
     #[cfg(feature = "sim")]
     if super::sim::is_on() {
-        return start_here(config, wake, build);
+        return start_here(config, wake, events, build);
     }
-    start_over(config, wake, || Box::<Tcp>::default(), build)
+    start_over(config, (wake, events), || Box::<Tcp>::default(), build)
 }
 
 /// The same on this thread, which a simulator drives.
 #[cfg(feature = "sim")]
-fn start_here<M, F>(config: &CommonConfig, wake: Arc<Wake>, build: F) -> Result<ClientHandle, Error>
+fn start_here<M, F>(
+    config: &CommonConfig,
+    wake: Arc<Wake>,
+    events: &Arc<Feed>,
+    build: F,
+) -> Result<ClientHandle, Error>
 where
     M: Machine + 'static,
     F: FnOnce(&mut Random) -> M + Send + 'static,
 {
-    let handle = ClientHandle { done: Arc::default(), vitals: Arc::default() };
+    let handle = ClientHandle::new(events);
     let vitals = Arc::clone(&handle.vitals);
     let done = Arc::clone(&handle.done);
     let random = Random::new(seed()?);
@@ -106,6 +114,7 @@ async fn live<M: Machine + 'static>(
     mut random: Random,
     vitals: Arc<Vitals>,
 ) {
+    let seen = Arc::clone(&vitals);
     let over = tokio::task::spawn_local(async move {
         let machine = build(&mut random);
         let machine = Box::new(machine);
@@ -115,12 +124,13 @@ async fn live<M: Machine + 'static>(
     if over.is_err() {
         tracing::error!("a client's task panicked");
     }
+    seen.note_closed();
 }
 
 /// The same over another transport.
 pub(crate) fn start_over<M, F, T>(
     config: &CommonConfig,
-    wake: Arc<Wake>,
+    (wake, events): (Arc<Wake>, &Arc<Feed>),
     transport: T,
     build: F,
 ) -> Result<ClientHandle, Error>
@@ -129,7 +139,7 @@ where
     F: FnOnce(&mut Random) -> M + Send + 'static,
     T: FnOnce() -> Box<dyn Transport> + Send + 'static,
 {
-    let handle = ClientHandle { done: Arc::default(), vitals: Arc::default() };
+    let handle = ClientHandle::new(events);
     let vitals = Arc::clone(&handle.vitals);
     let done = Arc::clone(&handle.done);
     let config = config.clone();
@@ -296,6 +306,10 @@ impl Done {
 }
 
 impl ClientHandle {
+    fn new(events: &Arc<Feed>) -> Self {
+        Self { done: Arc::default(), vitals: Arc::new(Vitals::new(events)) }
+    }
+
     /// How the client fares, as far as its connections tell.
     pub(crate) fn health(&self) -> Health {
         self.vitals.read(clock::now())

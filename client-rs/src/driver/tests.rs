@@ -91,7 +91,8 @@ fn client() -> (Arc<Shared>, super::ClientHandle) {
     let config = CommonConfig::new(&options, false).unwrap();
     let shared = Arc::<Shared>::default();
     let own = Arc::clone(&shared);
-    let handle = start(&config, Arc::clone(&shared.wake), move |_| Obedient(own)).unwrap();
+    let wake = Arc::clone(&shared.wake);
+    let handle = start(&config, wake, &Arc::default(), move |_| Obedient(own)).unwrap();
     (shared, handle)
 }
 
@@ -334,6 +335,7 @@ fn requests_that_waited_for_room_go_out_when_all_before_them_are_answered_at_onc
     let config = CommonConfig::new(&options, false).unwrap();
     let machine = |_: &mut _| Inquisitive { asked: false, open: 0 };
     let transport = || -> Box<dyn Transport> { Box::new(EagerTransport) };
-    let handle = start_over(&config, Arc::default(), transport, machine).unwrap();
+    let handle =
+        start_over(&config, (Arc::default(), &Arc::default()), transport, machine).unwrap();
     assert!(handle.wait_ended(LIMIT), "a request was left behind");
 }

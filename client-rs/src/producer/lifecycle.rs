@@ -96,6 +96,8 @@ impl Producer {
             self.inner.face.command(|commands| {
                 commands.close_by = Some(commands.close_by.map_or(by, |known| known.min(by)));
             });
+        } else {
+            self.inner.face.events.end();
         }
     }
 }

@@ -21,6 +21,7 @@ pub use self::stats::ProducerStats;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::events::Events;
 use crate::health::Health;
 use crate::process::Process;
 use crate::record::Record;
@@ -186,6 +187,13 @@ impl Producer {
         self.inner.face.counters.read(&self.inner.face.memory)
     }
 
+    /// What befalls the producer, from now on.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
+    pub fn events(&self) -> Events {
+        Events::of(&self.inner.face.events, self.inner.process)
+    }
+
     /// The chunk that a wait in [`Producer::room`] was granted, if its sender has not taken it yet.
     #[inline]
     fn room_left(&self) -> Option<Chunk> {
@@ -326,7 +334,9 @@ impl Producer {
         }
         let (config, face) = (inner.config.clone(), Arc::clone(&inner.face));
         let wake = Arc::clone(&inner.face.wake);
-        let client = driver::start(&inner.config.common, wake, move |_| Sender::new(config, face))?;
+        let events = &inner.face.events;
+        let client =
+            driver::start(&inner.config.common, wake, events, |_| Sender::new(config, face))?;
         inner.client.get_or_init(|| client);
         drop(starting);
         Ok(())

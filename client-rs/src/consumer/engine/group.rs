@@ -8,6 +8,7 @@ use super::{Engine, LOOKUP_PAUSE, faults};
 use crate::config::Reset;
 use crate::consumer::face::Command;
 use crate::error::{Error, ErrorKind};
+use crate::events::{Event, ResetTo};
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
 use crate::state::fetcher::Start;
@@ -123,7 +124,7 @@ impl Engine {
             MemberEvent::Assigned { generation, partitions, follows } => {
                 let names = listed(&partitions);
                 tracing::info!(group = %self.names.group, generation, partitions = names, "assigned");
-                self.assign(partitions, follows, cx);
+                self.assign(generation, partitions, follows, cx);
             }
             MemberEvent::Release(which) => {
                 self.face.hold(&which);
@@ -135,6 +136,7 @@ impl Engine {
                 self.release = None;
                 self.impatient = false;
                 self.drop_parts(&lost);
+                self.tell_gone(lost, |partitions| Event::PartitionsLost { partitions });
             }
             MemberEvent::PollMissed { after } => {
                 tracing::warn!(
@@ -145,6 +147,8 @@ impl Engine {
                      until it does"
                 );
                 self.impatient = true;
+                let limit = self.config.poll_interval;
+                self.face.events.tell(|| Event::PollMissed { after, limit });
                 self.face.count(|stats| stats.late_polls += 1);
             }
             MemberEvent::CoordinatorLost => self.coordinator.handle_lost(cx.now),
@@ -161,7 +165,13 @@ impl Engine {
         }
     }
 
-    fn assign(&mut self, partitions: Vec<TopicPartition>, follows: bool, cx: &mut Context<'_>) {
+    fn assign(
+        &mut self,
+        generation: i32,
+        partitions: Vec<TopicPartition>,
+        follows: bool,
+        cx: &mut Context<'_>,
+    ) {
         self.release = None;
         self.face.count(|stats| stats.rebalances += 1);
         let wanted: BTreeSet<&TopicPartition> = partitions.iter().collect();
@@ -170,6 +180,13 @@ impl Engine {
         let (kept, gone): (Vec<_>, Vec<_>) =
             before.into_iter().partition(|partition| follows && wanted.contains(partition));
         self.drop_parts(&gone);
+        self.tell_gone(gone, |partitions| {
+            if follows {
+                Event::PartitionsRevoked { partitions }
+            } else {
+                Event::PartitionsLost { partitions }
+            }
+        });
         let fresh: Vec<TopicPartition> =
             partitions.iter().filter(|partition| !kept.contains(partition)).cloned().collect();
         let mut placing = Vec::with_capacity(fresh.len());
@@ -180,6 +197,7 @@ impl Engine {
             self.fetcher.assign(partition.clone(), position, cx.now);
             placing.push((partition.clone(), position));
         }
+        self.face.events.tell(|| Event::PartitionsAssigned { partitions: fresh, generation });
         self.face.tell_assigned(&partitions);
         for partition in &kept {
             self.face.release(partition);
@@ -188,6 +206,17 @@ impl Engine {
         self.look_up(placing, cx.now);
         if self.config.auto_commit && self.auto_commit_at.is_none() {
             self.auto_commit_at = Some(cx.now + self.config.auto_commit_interval);
+        }
+    }
+
+    /// Tells of partitions that went, if there are any.
+    fn tell_gone(
+        &self,
+        gone: Vec<TopicPartition>,
+        event: impl FnOnce(Vec<TopicPartition>) -> Event,
+    ) {
+        if !gone.is_empty() {
+            self.face.events.tell(|| event(gone));
         }
     }
 
@@ -256,6 +285,7 @@ impl Engine {
             }
         };
         self.face.count(|stats| stats.starts += 1);
+        self.tell_reset(partition, None, start);
         tracing::info!(%partition, ?start, "no committed offset: starting by auto.offset.reset");
         self.fetcher.place_start(partition, position, start);
     }
@@ -273,11 +303,21 @@ impl Engine {
             return self.face.fault(partition, position, error);
         };
         self.face.count(|stats| stats.resets += 1);
+        self.tell_reset(partition, Some(offset), start);
         tracing::warn!(%partition, offset, ?start, "offset out of range: starting anew");
         // What is ready lies before the gap, and is still to be given out; then the new place counts.
         if let Some(position) = self.face.jump(partition, position) {
             self.fetcher.seek_start(partition, position, start);
         }
+    }
+
+    fn tell_reset(&self, partition: &TopicPartition, offset: Option<i64>, start: Start) {
+        let partition = || partition.clone();
+        self.face.events.tell(|| Event::OffsetReset {
+            partition: partition(),
+            offset,
+            to: ResetTo::from(start),
+        });
     }
 
     fn parts_of(&self, which: &Which) -> Vec<TopicPartition> {
@@ -337,7 +377,9 @@ impl Engine {
         let Some(Release { which, .. }) = self.release.take() else { return };
         let leaves = leaving || std::mem::take(&mut self.impatient);
         if leaves || which != Which::All {
-            self.drop_parts(&self.parts_of(&which));
+            let gone = self.parts_of(&which);
+            self.drop_parts(&gone);
+            self.tell_gone(gone, |partitions| Event::PartitionsRevoked { partitions });
         }
         self.membership.handle_released(now);
     }

@@ -1,7 +1,10 @@
 //! Positions that do not hold: a log cut short, a topic made anew, offsets out of range.
 
+use std::sync::Arc;
+
 use super::group::start;
 use super::{Engine, faults};
+use crate::events::Event;
 use crate::record::TopicPartition;
 use crate::state::fetcher::{FetchEvent, Start};
 use crate::state::machine::Context;
@@ -31,6 +34,11 @@ impl Engine {
                 self.handle_recreated(&partition, position, cx.now_ms);
             }
             FetchEvent::Restarted { partition, reason } => {
+                let (stuck, why) = (&partition, &reason);
+                self.face.events.tell(|| Event::PartitionStuck {
+                    partition: stuck.clone(),
+                    reason: why.clone(),
+                });
                 tracing::warn!(%partition, reason, "nothing fetched for long: fetching anew");
                 self.face.count(|stats| stats.restarts += 1);
             }
@@ -63,6 +71,8 @@ impl Engine {
         // What is ready may not be in the log any more, so it is fetched again.
         let Some((next, given)) = self.face.cut(partition, position) else { return };
         self.face.count(|stats| stats.truncations += 1);
+        let cut = partition;
+        self.face.events.tell(|| Event::Truncated { partition: cut.clone(), offset, end });
         tracing::warn!(%partition, offset, end, "the log was cut short under a new leader");
         let given = given.unwrap_or(offset);
         if given <= end {
@@ -86,6 +96,8 @@ impl Engine {
             stats.resets += 1;
             stats.recreations += 1;
         });
+        let topic = &partition.topic;
+        self.face.events.tell(|| Event::TopicRecreated { topic: Arc::clone(topic) });
         let start = match start(self.config.reset, now_ms) {
             // None of the new topic's records was ever skipped.
             Some(Start::Latest) => Start::Earliest,

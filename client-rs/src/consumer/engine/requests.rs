@@ -1,5 +1,6 @@
 //! What the machines ask, sent out; and the answers, brought back to who asked.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
 use crate::consumer::wire::{self, JoinTerms};
 use crate::error::Error;
+use crate::events::Event;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
 use crate::state::commits::CommitAnswer;
@@ -233,13 +235,14 @@ impl Engine {
                 self.offsets.handle_answer(token, answer, now);
             }
             Asked::Fetch(token, topics) => {
+                let broker = reply.as_ref().ok().map(|answer| Rc::clone(&answer.broker));
                 let answer = reply.and_then(|answer| fetch::fetched(&answer, &topics));
                 self.log_fault(&answer);
                 let answer = answer.map(|(answer, hints)| {
                     for hint in &hints {
                         learn(hint, cx);
                     }
-                    self.count_fetch(&answer);
+                    self.count_fetch(&answer, broker.as_deref().unwrap_or_default());
                     answer
                 });
                 self.fetcher.handle_fetch(token, answer, now);
@@ -275,7 +278,11 @@ impl Engine {
         });
     }
 
-    fn count_fetch(&self, answer: &FetchAnswer) {
+    fn count_fetch(&self, answer: &FetchAnswer, broker: &str) {
+        let time = answer.throttle;
+        if !time.is_zero() {
+            self.face.events.tell(|| Event::Throttled { broker: broker.to_owned(), time });
+        }
         let empty = answer.parts.iter().all(|part| part.records.is_empty());
         let throttled_ms = u64::try_from(answer.throttle.as_millis()).unwrap_or(u64::MAX);
         self.face.count(|stats| {

@@ -2,6 +2,7 @@
 
 mod cooperative;
 mod counting;
+mod events;
 mod listening;
 mod matching;
 mod positions;

@@ -106,7 +106,8 @@ fn a_resolver_that_fails_is_asked_again_until_it_answers() {
     let config = CommonConfig::new(&Options::parse(options).unwrap(), false).unwrap();
     let own = names.clone();
     let transport = move || -> Box<dyn Transport> { Box::new(Tcp { names: Box::new(own) }) };
-    let client = start_over(&config, Arc::default(), transport, |_| Curious).unwrap();
+    let own = (Arc::default(), &Arc::default());
+    let client = start_over(&config, own, transport, |_| Curious).unwrap();
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(listener.accept().map(drop)));
     told.recv_timeout(LIMIT).expect("it connects at last").unwrap();

@@ -30,6 +30,7 @@ use super::parker::{Signal, Sleeper};
 use super::wake::Wake;
 use crate::config::ProducerConfig;
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::events::{Event, Feed};
 use crate::producer::partitioner::Rules;
 use crate::producer::stats::Counters;
 use crate::record::Record;
@@ -91,6 +92,7 @@ pub(crate) struct Accumulator {
     commands: Mutex<Commands>,
     unreported: Mutex<Unreported>,
     pub(crate) counters: Counters,
+    pub(crate) events: Arc<Feed>,
 }
 
 impl Accumulator {
@@ -112,6 +114,7 @@ impl Accumulator {
             commands: Mutex::default(),
             unreported: Mutex::default(),
             counters: Counters::default(),
+            events: Arc::default(),
         })
     }
 
@@ -343,6 +346,7 @@ impl Accumulator {
 
     /// Notes records that failed with nobody there to hear it.
     pub(crate) fn report(&self, count: u64, error: &Error) {
+        self.events.tell(|| Event::DeliveryFailed { error: error.clone(), records: count });
         let mut unreported = lock(&self.unreported);
         unreported.count += count;
         unreported.first.get_or_insert_with(|| error.clone());

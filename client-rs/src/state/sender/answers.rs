@@ -10,6 +10,7 @@ use super::queue::Ended;
 use super::verdict::Verdict;
 use super::{Open, Sender};
 use crate::error::{ErrorKind, Outcome};
+use crate::events::Event;
 use crate::producer::stats::{add, number};
 use crate::state::completion::Outcome as Ending;
 use crate::state::machine::{Answer, Context, LinkFault, Reply};
@@ -46,7 +47,10 @@ impl Sender {
         add(&self.face.counters.throttled_ms, throttle);
         if let Some(node) = self.nodes.get_mut(&open.node).filter(|_| throttle > 0) {
             // KIP-219: the broker has answered, and takes nothing more for so long.
-            node.muted_until = Some(cx.now + Duration::from_millis(throttle));
+            let time = Duration::from_millis(throttle);
+            node.muted_until = Some(cx.now + time);
+            let broker = &answer.broker;
+            self.face.events.tell(|| Event::Throttled { broker: broker.to_string(), time });
         }
         for broker in &response.node_endpoints {
             cx.metadata.learn_broker(broker.node_id, broker.host, broker.port);

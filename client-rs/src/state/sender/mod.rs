@@ -32,7 +32,9 @@ use super::backoff::Backoff;
 use super::machine::{Context, JobResult, Machine, Next, Reply};
 use crate::config::ProducerConfig;
 use crate::error::{Error, ErrorKind};
-use crate::producer::stats::{add, number};
+use crate::events::Event;
+use crate::producer::stats::{add, number as counted};
+use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
 /// Compression of fewer bytes is done at once.
@@ -176,7 +178,7 @@ impl Sender {
             let records = u64::try_from(batch.records()).unwrap_or(0);
             add(&counters.batches, 1);
             add(&counters.records, records);
-            add(&counters.bytes, number(batch.raw_len()));
+            add(&counters.bytes, counted(batch.raw_len()));
             self.outstanding.insert(batch.id());
             if self.config.codec.compression() != Compression::None {
                 self.pack(&mut batch, key, cx);
@@ -235,8 +237,11 @@ impl Sender {
                 expired(batch, &topic, number, timeout, now, (source, led))
             });
             renew |= !partition.queue.settle(numbering);
-            if partition.queue.bumped.take().is_some() {
+            if let Some((producer_id, epoch)) = partition.queue.bumped.take() {
                 add(&self.face.counters.epoch_bumps, 1);
+                let partition = TopicPartition::new(Arc::clone(&topic), number);
+                let bumped = || Event::EpochBumped { partition, producer_id, epoch };
+                self.face.events.tell(bumped);
             }
             self.finish(key);
         }
@@ -344,9 +349,9 @@ impl Machine for Sender {
             }
             let (counters, (bytes, raw_bytes)) = (&self.face.counters, open.bytes);
             add(&counters.requests, 1);
-            add(&counters.batches_sent, number(open.parts.len()));
-            add(&counters.bytes_sent, number(bytes));
-            add(&counters.raw_bytes_sent, number(raw_bytes));
+            add(&counters.batches_sent, counted(open.parts.len()));
+            add(&counters.bytes_sent, counted(bytes));
+            add(&counters.raw_bytes_sent, counted(raw_bytes));
         }
     }
 

@@ -9,6 +9,7 @@ use super::Sender;
 use super::produce::Part;
 use super::queue::Queue;
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::events::Event;
 use crate::producer::partitioner::Cursor;
 use crate::state::accumulator::slot::{OpenInfo, Slot};
 use crate::state::accumulator::topics::TopicFace;
@@ -140,6 +141,11 @@ impl Sender {
         let anew = known.is_some_and(|known| {
             !known.id.is_zero() && !topic.id.is_zero() && known.id != topic.id
         });
+        if anew {
+            let topic = &topic.name;
+            tracing::warn!(%topic, "the topic was deleted and created anew");
+            self.face.events.tell(|| Event::TopicRecreated { topic: Arc::clone(topic) });
+        }
         for slot in &slots {
             if let Some(partition) = self.partitions.get_mut(slot.key) {
                 partition.topic_id = topic.id;
