@@ -55,7 +55,11 @@ where
     H: IntoIterator<Item = HeaderPair<'a>> + Clone,
 {
     /// Works out every length; `Length` if the record is longer than the format can say.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "else what it gives goes through memory: 5 ns a record"
+    )]
     pub fn measure(self) -> Result<MeasuredRecord<'a, H>, BatchError> {
         let key_len = Varint::of(nullable_len(self.key)?);
         let value_len = Varint::of(nullable_len(self.value)?);
