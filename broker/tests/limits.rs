@@ -132,6 +132,8 @@ fn a_connection_whose_first_request_does_not_come_is_let_go() {
     let mut quiet = served(broker.address());
     let id = quiet.send(12, &fetch_request("orders", 0, 1500, 1));
     assert_eq!(quiet.receive(12).correlation_id(), id, "it is no new one any more");
+    // Who comes later, and says nothing, is gone before: this one may be quiet for longer.
+    assert!(Client::connect(broker.address()).is_closed());
     assert_eq!(quiet.create("orders"), ErrorCode::NONE);
 }
 
@@ -214,6 +216,8 @@ fn starved(descriptors: usize) -> Program {
     let mut child = Command::new("sh")
         .args(["-c", &limited, env!("CARGO_BIN_EXE_ottla-broker")])
         .args(["--listen", "127.0.0.1:0", "--memory", "-c", "max.connections=100000"])
+        // Nobody makes room by saying nothing.
+        .args(["-c", "connections.first.request.max.ms=600000"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -1,4 +1,5 @@
-//! How often those are woken who wait for what they sent: once a batch at most.
+//! How often those are woken who wait for what they sent, or for what others did: once a batch at
+//! most.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
@@ -11,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use clients::producer;
+use clients::{member, producer};
 use ottla::{Completions, Producer, Record, Sent};
 use ottla_broker::{Broker, BrokerConfig};
-use patience::{LIMIT, block_on};
+use patience::{LIMIT, block_on, wait_until};
 
 const RECORDS: u32 = 100_000;
 const OUTSTANDING: usize = 1_000;
@@ -138,4 +139,33 @@ fn a_queue_of_ended_batches_is_signalled_once_a_batch_at_most() {
     println!("{RECORDS} records, {batches} batches, {signals} signals of the queue");
     assert!(signals <= batches, "{signals} signals for {batches} batches");
     producer.close(LIMIT).unwrap();
+}
+
+#[test]
+fn who_reads_record_by_record_is_woken_once_a_batch_at_most() {
+    let broker = broker();
+    broker.create_topic("orders", 4).unwrap();
+    let consumer = member(&broker.bootstrap(), "orders", &[]);
+    wait_until("an assignment", || {
+        assert!(consumer.try_poll().unwrap().is_none());
+        consumer.assignment().len() == 4
+    });
+    let address = broker.bootstrap();
+    let sending = std::thread::spawn(move || {
+        let producer = producer(&address, &[]);
+        (0..RECORDS).for_each(|number| drop(send(&producer, number)));
+        producer.close(LIMIT).unwrap();
+        producer.stats().batches
+    });
+    let reading = async {
+        let mut read = 0;
+        while read < RECORDS {
+            read += u32::from(consumer.next().await.unwrap().is_some());
+        }
+    };
+    let ((), wakes) = block_on(reading);
+    let batches = sending.join().unwrap();
+    println!("{RECORDS} records, {batches} batches, {wakes} wakes of the task");
+    assert!(wakes <= batches, "{wakes} wakes for {batches} batches");
+    consumer.close(LIMIT).unwrap();
 }

@@ -16,6 +16,8 @@ use super::{copy_licences, library, release_dir};
 
 /// Which symbols the shared library shows, and under which version.
 const VERSION_SCRIPT: &str = "bindings-c/ottla.map";
+/// What comes with a C compiler: libc, its parts of old, and the compiler's own.
+const SYSTEM: [&str; 7] = ["-lc", "-lm", "-lpthread", "-ldl", "-lrt", "-lutil", "-lgcc_s"];
 const HEADER: &str = "bindings-c/include/ottla.h";
 
 /// Builds the library and gives its folder.
@@ -23,6 +25,7 @@ pub(crate) fn run(workspace: &Workspace) -> Done<PathBuf> {
     tools::need(&[&CC, &BINUTILS])?;
     let built = library(workspace, "ottla-c", "staticlib", &["--print", "native-static-libs"]);
     let system = system_libraries(&built.quiet().check()?)?;
+    come_with_the_compiler(&system)?;
     let dist = workspace.dist("c");
     fresh_dir(&dist)?;
     let lib = dist.join("lib");
@@ -54,6 +57,16 @@ fn system_libraries(lines: &[String]) -> Done<Vec<String>> {
         }
     }
     Ok(libraries)
+}
+
+/// Nobody has to install a library to build or to use ours: that is where others lose their users
+/// (confluentinc/librdkafka#5135). The shared one is linked against these alone, and says so if a
+/// symbol is missing.
+fn come_with_the_compiler(libraries: &[String]) -> Done {
+    match libraries.iter().find(|library| !SYSTEM.contains(&library.as_str())) {
+        Some(other) => Err(format!("the C library needs {other} of the system").into()),
+        None => Ok(()),
+    }
 }
 
 fn link_shared(ws: &Workspace, lib: &Path, version: &str, system: &[String]) -> Done<PathBuf> {
@@ -185,5 +198,14 @@ mod tests {
         let lines = ["note: native-static-libs: -lgcc_s -lc -lm -lc".to_owned()];
         assert_eq!(system_libraries(&lines).unwrap(), ["-lgcc_s", "-lc", "-lm"]);
         assert!(system_libraries(&[]).is_err());
+    }
+
+    #[test]
+    fn a_c_compiler_is_all_that_the_library_needs_of_a_system() {
+        let needs = |library: &str| ["-lc".to_owned(), library.to_owned()];
+        assert!(come_with_the_compiler(&needs("-lgcc_s")).is_ok());
+        for other in ["-lssl", "-lzstd", "-lz", "-lstdc++"] {
+            assert!(come_with_the_compiler(&needs(other)).is_err(), "{other}");
+        }
     }
 }

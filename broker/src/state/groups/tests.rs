@@ -93,6 +93,51 @@ fn an_empty_group_goes_with_its_last_offset() {
     assert!(world.groups.stored().is_empty());
 }
 
+#[test]
+fn an_empty_group_without_offsets_goes_after_the_retention() {
+    let limits = GroupLimits { offsets_retention_ms: 1_000, ..GroupLimits::default() };
+    let mut world = World::new(limits);
+    world.step(&Op::Join { client: 0, version: 3, is_static: false, topics: 0 });
+    world.step(&Op::Sync { client: 0 });
+    world.now.ms += 10_000;
+    world.step(&Op::Leave { client: 0 });
+    world.now.ms += 999;
+    assert!(world.groups.expire(world.now).records.is_empty(), "its members may come back");
+    world.now.ms += 1;
+    let turn = world.groups.expire(world.now);
+    assert!(matches!(turn.records[..], [GroupRecord::Group { value: None, .. }]));
+    assert!(world.groups.stored().is_empty());
+}
+
+/// Kafka: what members read is known of consumers alone.
+#[test]
+fn no_offset_is_deleted_while_members_of_another_kind_are_in_the_group() {
+    let mut world = World::new(GroupLimits::default());
+    commit(&mut world.groups, "", now());
+    let protocols = [Protocol { name: Arc::from("compatible"), metadata: Bytes::new() }];
+    let request = JoinRequest {
+        member_id: "",
+        member: MemberSetup {
+            instance_id: None,
+            client_id: "c",
+            client_host: "/127.0.0.1",
+            rebalance_timeout_ms: 15_000,
+            session_timeout_ms: 10_000,
+            protocols: &protocols,
+        },
+        protocol_type: "connect",
+        id_required: false,
+        can_skip_assignment: false,
+        fresh: "1",
+    };
+    let token = world.token(0);
+    world.groups.join(token, "g", &request, world.now);
+    let partitions = [PartitionName { topic: Arc::from("t"), index: 0 }];
+    let refused = world.groups.delete_offsets("g", &partitions).err();
+    assert_eq!(refused, Some(ErrorCode::NON_EMPTY_GROUP));
+    assert!(world.groups.offsets().get("g", &partitions[0]).is_some());
+}
+
 /// One thing that happens to a shard.
 #[derive(Debug, Clone)]
 enum Op {

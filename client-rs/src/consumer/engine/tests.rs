@@ -6,6 +6,7 @@ mod events;
 mod listening;
 mod matching;
 mod positions;
+mod refusals;
 mod script;
 
 use std::time::Duration;

@@ -90,6 +90,8 @@ pub(super) struct Script {
     pub(super) forgotten: bool,
     /// The names of all topics, for who asks for all; only `t` has partitions.
     pub(super) topics: Vec<String>,
+    /// Errors for the next requests of an API, in turn.
+    pub(super) refuse: VecDeque<(ApiKey, ErrorCode)>,
     /// What came, in short.
     pub(super) seen: Vec<String>,
     /// What the application was told of its partitions.
@@ -139,6 +141,7 @@ impl Script {
             joined_for: Vec::new(),
             forgotten: false,
             topics: Vec::new(),
+            refuse: VecDeque::new(),
             seen: Vec::new(),
             told: Vec::new(),
             ended: false,
@@ -281,11 +284,12 @@ impl Script {
     ) -> Option<Bytes> {
         Some(match key {
             ApiKey::Metadata => self.metadata_answer(bytes, version),
-            ApiKey::FindCoordinator => coordinator_answer(version),
+            ApiKey::FindCoordinator => coordinator_answer(self.take_refusal(key), version),
             ApiKey::JoinGroup => self.join_answer(bytes, version),
             ApiKey::SyncGroup => self.sync_answer(version),
             ApiKey::Heartbeat => {
-                let error_code = self.group_error();
+                let refusal = self.take_refusal(key);
+                let error_code = if refusal.is_error() { refusal } else { self.group_error() };
                 body(&HeartbeatResponse { error_code, ..Default::default() }, version)
             }
             ApiKey::LeaveGroup => {
@@ -341,6 +345,11 @@ impl Script {
         body(&MetadataResponse { brokers, topics: topics.collect(), ..Default::default() }, version)
     }
 
+    fn take_refusal(&mut self, key: ApiKey) -> ErrorCode {
+        let at = self.refuse.iter().position(|(of, _)| *of == key);
+        at.and_then(|at| self.refuse.remove(at)).map_or(ErrorCode::NONE, |(_, code)| code)
+    }
+
     fn group_error(&self) -> ErrorCode {
         match (self.forgotten, self.rebalance) {
             (true, _) => ErrorCode::UNKNOWN_MEMBER_ID,
@@ -355,6 +364,10 @@ impl Script {
         let metadata = request.protocols.first().map_or(&[][..], |protocol| protocol.metadata);
         let told = assignor::decode_subscription(Strategy::Range, metadata).unwrap();
         self.joined_for = told.topics.iter().map(ToString::to_string).collect();
+        let error_code = self.take_refusal(ApiKey::JoinGroup);
+        if error_code.is_error() {
+            return body(&JoinGroupResponse { error_code, ..Default::default() }, version);
+        }
         self.generation += 1;
         (self.rebalance, self.forgotten) = (false, false);
         let answer = JoinGroupResponse {
@@ -368,7 +381,11 @@ impl Script {
         body(&answer, version)
     }
 
-    fn sync_answer(&self, version: i16) -> Bytes {
+    fn sync_answer(&mut self, version: i16) -> Bytes {
+        let error_code = self.take_refusal(ApiKey::SyncGroup);
+        if error_code.is_error() {
+            return body(&SyncGroupResponse { error_code, ..Default::default() }, version);
+        }
         let topics = [(Arc::from("t"), self.share.clone())].into();
         let share = Share { member_id: "m".into(), topics };
         let assignment = assignor::encode_assignment(&share).unwrap();
@@ -387,6 +404,10 @@ impl Script {
             if self.forgotten { ErrorCode::UNKNOWN_MEMBER_ID } else { ErrorCode::NONE };
         if request.generation_id_or_member_epoch != self.generation {
             error_code = ErrorCode::ILLEGAL_GENERATION;
+        }
+        let refusal = self.take_refusal(ApiKey::OffsetCommit);
+        if refusal.is_error() {
+            error_code = refusal;
         }
         let mut partitions = Vec::new();
         for row in request.topics.iter().flat_map(|topic| &topic.partitions) {
@@ -422,7 +443,10 @@ impl Script {
             partitions: partitions.collect(),
             ..Default::default()
         }];
-        let groups = vec![OffsetFetchResponseGroup { group_id: "g", topics, ..Default::default() }];
+        let error_code = self.take_refusal(ApiKey::OffsetFetch);
+        let topics = if error_code.is_error() { Vec::new() } else { topics };
+        let group = OffsetFetchResponseGroup { group_id: "g", topics, error_code };
+        let groups = vec![group];
         body(&OffsetFetchResponse { groups, ..Default::default() }, version)
     }
 
@@ -603,12 +627,13 @@ impl Script {
     }
 }
 
-fn coordinator_answer(version: i16) -> Bytes {
+fn coordinator_answer(error_code: ErrorCode, version: i16) -> Bytes {
     let coordinators = vec![find_coordinator_response::Coordinator {
         key: "g",
         node_id: NODE,
         host: "127.0.0.1",
         port: 1,
+        error_code,
         ..Default::default()
     }];
     body(&FindCoordinatorResponse { coordinators, ..Default::default() }, version)

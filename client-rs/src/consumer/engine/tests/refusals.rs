@@ -1,0 +1,101 @@
+//! Errors of the coordinator while a group shares out, and what the application sees of them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ottla_protocol::{ApiKey, ErrorCode};
+
+use super::script::Script;
+use crate::consumer::face::WholeBatch;
+
+/// The errors of each API that say "ask again", "ask another" or "join again".
+const PASSING: &[(ApiKey, &[ErrorCode])] = &[
+    (
+        ApiKey::FindCoordinator,
+        &[ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS],
+    ),
+    (
+        ApiKey::JoinGroup,
+        &[
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode::COORDINATOR_NOT_AVAILABLE,
+            ErrorCode::NOT_COORDINATOR,
+            ErrorCode::UNKNOWN_MEMBER_ID,
+            ErrorCode::REBALANCE_IN_PROGRESS,
+        ],
+    ),
+    (
+        ApiKey::SyncGroup,
+        &[
+            ErrorCode::COORDINATOR_NOT_AVAILABLE,
+            ErrorCode::NOT_COORDINATOR,
+            ErrorCode::ILLEGAL_GENERATION,
+            ErrorCode::UNKNOWN_MEMBER_ID,
+            ErrorCode::REBALANCE_IN_PROGRESS,
+        ],
+    ),
+    (
+        ApiKey::Heartbeat,
+        &[
+            ErrorCode::COORDINATOR_NOT_AVAILABLE,
+            ErrorCode::NOT_COORDINATOR,
+            ErrorCode::ILLEGAL_GENERATION,
+            ErrorCode::UNKNOWN_MEMBER_ID,
+            ErrorCode::REBALANCE_IN_PROGRESS,
+        ],
+    ),
+    (
+        ApiKey::OffsetFetch,
+        &[
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode::NOT_COORDINATOR,
+            ErrorCode::UNSTABLE_OFFSET_COMMIT,
+        ],
+    ),
+    (
+        ApiKey::OffsetCommit,
+        &[
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode::NOT_COORDINATOR,
+            ErrorCode::REBALANCE_IN_PROGRESS,
+        ],
+    ),
+];
+
+/// What a poll gives whose time is over at once.
+fn poll(script: &mut Script, about: &str) -> Vec<i64> {
+    let taken = script.face.take(&WholeBatch { records_max: 5 }, Duration::ZERO, |_| ());
+    let batch = taken.unwrap_or_else(|error| panic!("{about} ended a poll: {error:?}"));
+    script.run();
+    batch.iter().flat_map(|batch| batch.records().map(|record| record.offset)).collect()
+}
+
+/// tulios/kafkajs#558, #1527: an error while the group shared out ended the loop that reads.
+#[test]
+fn errors_while_the_group_shares_out_never_end_a_poll() {
+    for (api, code) in
+        PASSING.iter().flat_map(|(api, codes)| codes.iter().map(|code| (*api, *code)))
+    {
+        let about = format!("{code:?} to {api}");
+        let mut script = Script::reading(&[]);
+        script.append(0, 20);
+        script.release_held();
+        script.run();
+        assert_eq!(poll(&mut script, &about), [0, 1, 2, 3, 4]);
+        script.refuse.extend([(api, code); 3]);
+        if api == ApiKey::FindCoordinator {
+            // It is looked for once the one that was known says that it is not.
+            script.refuse.push_back((ApiKey::Heartbeat, ErrorCode::NOT_COORDINATOR));
+        }
+        (script.share, script.rebalance) = (vec![0, 1], true);
+        let mut got = BTreeSet::new();
+        for _ in 0..60 {
+            script.pass(Duration::from_secs(1));
+            got.extend(poll(&mut script, &about));
+        }
+        assert!(script.refuse.is_empty(), "{about} was not given: {:?}", script.refuse);
+        // After UNKNOWN_MEMBER_ID records may come again, but each comes.
+        assert!((5..20).all(|offset| got.contains(&offset)), "after {about} only {got:?} came");
+        assert_eq!(script.committed[&0], 20, "after {about}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Closes at awkward moments: from inside what the client itself calls, and with its records in hand.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod clients;
+mod patience;
+
+use std::sync::mpsc;
+
+use clients::{member, producer};
+use ottla::{ErrorKind, Record};
+use ottla_broker::{Broker, BrokerConfig};
+use patience::{LIMIT, timed, within_limit};
+
+fn broker() -> Broker {
+    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
+    broker.create_topic("orders", 1).unwrap();
+    broker
+}
+
+/// confluentinc/librdkafka#4519, fede1024/rust-rdkafka#509: a close in a callback waited for itself.
+#[test]
+fn a_delivery_callback_may_close_its_producer() {
+    within_limit(|| {
+        let broker = broker();
+        let producer = producer(&broker.bootstrap(), &[]);
+        let (tell, told) = mpsc::channel();
+        let closes = producer.clone();
+        let callbacks = producer
+            .callbacks(move |number: u32, result| {
+                let closed = (number == 0).then(|| closes.close(LIMIT));
+                tell.send((number, result, closed)).unwrap();
+            })
+            .unwrap();
+        for number in 0..100 {
+            callbacks.send(&Record::to("orders").value("v"), number).unwrap();
+        }
+        for number in 0..100 {
+            let (of, result, closed) = told.recv_timeout(LIMIT).unwrap();
+            assert_eq!(of, number, "in their order, also behind the close");
+            assert_eq!(result.unwrap().offset, i64::from(number));
+            if let Some(closed) = closed {
+                closed.unwrap();
+            }
+        }
+        let late = callbacks.send(&Record::to("orders").value("v"), 100).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Closed);
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+/// confluentinc/librdkafka#4041: a close waited for messages that the program still held.
+#[test]
+fn records_that_are_still_held_hold_up_no_close_and_stay_readable() {
+    within_limit(|| {
+        let broker = broker();
+        let producer = producer(&broker.bootstrap(), &[]);
+        for number in 0..1000_u32 {
+            drop(producer.send(&Record::to("orders").value(&number.to_be_bytes())).unwrap());
+        }
+        producer.close(LIMIT).unwrap();
+        let consumer = member(&broker.bootstrap(), "orders", &[]);
+        let record = consumer.poll(LIMIT).unwrap().unwrap();
+        let batch = consumer.poll_batch(LIMIT).unwrap().unwrap();
+        let closing = consumer.clone();
+        let (closed, took) = timed(move || closing.close(LIMIT));
+        closed.unwrap();
+        assert!(took < LIMIT / 2, "it waited for its deadline: {took:?}");
+        assert_eq!(consumer.try_poll().unwrap_err().kind(), ErrorKind::Closed);
+        drop(consumer);
+        broker.stop(LIMIT).unwrap();
+        assert_eq!(record.value(), Some(&0_u32.to_be_bytes()[..]));
+        for row in batch.records() {
+            let number = u32::try_from(row.offset).unwrap();
+            assert_eq!(row.value, Some(&number.to_be_bytes()[..]));
+        }
+        assert_eq!(batch.records().next().unwrap().offset, 1);
+    });
+}
