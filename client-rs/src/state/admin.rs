@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_protocol::error_code::Refresh;
 use ottla_protocol::{ApiKey, ErrorCode};
 
 use super::hash::HashMap;
@@ -18,17 +17,14 @@ use super::pace::{Pace, soonest};
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 
+pub(crate) mod codes;
 mod coordinators;
 mod items;
 #[cfg(test)]
 mod tests;
 
 use coordinators::Coordinators;
-use items::{Item, Place, State};
-
-/// How often a broker or the metadata must say that a topic is unknown before that is believed: one
-/// that was just created is not known everywhere at once.
-const UNKNOWN_MAX: u32 = 5;
+use items::{Item, Place, State, timed_out};
 
 /// Which broker answers for an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -365,35 +361,6 @@ impl Calls {
         }
     }
 
-    /// Whether to try again what a broker refused with this code; notes what is to be found anew.
-    fn may_help(
-        &mut self,
-        item: &mut Item,
-        code: ErrorCode,
-        changes: bool,
-        cx: &mut Context<'_>,
-    ) -> bool {
-        match code.refresh() {
-            Some(Refresh::Coordinator) => self.coordinators.handle_lost(&item.route, cx.now),
-            Some(Refresh::Metadata) => cx.metadata.request_refresh(cx.now),
-            None => {}
-        }
-        match code {
-            ErrorCode::NOT_CONTROLLER => cx.metadata.request_refresh(cx.now),
-            // The broker may be behind: it is asked again, for a while, where a leader is asked.
-            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID => {
-                item.unknown = item.unknown.saturating_add(1);
-                return matches!(item.route, Route::Leader(_)) && item.unknown < UNKNOWN_MAX;
-            }
-            // The members will be through with it soon.
-            ErrorCode::REBALANCE_IN_PROGRESS => return true,
-            // What it began may go on behind this answer.
-            ErrorCode::REQUEST_TIMED_OUT => item.begun |= changes,
-            _ => {}
-        }
-        code.is_retriable()
-    }
-
     fn handle_fault(
         &mut self,
         call: &mut Call,
@@ -498,20 +465,5 @@ impl Call {
             Route::Leader(partition) => Some(&partition.topic),
             _ => None,
         })
-    }
-}
-
-/// The error of an item that was still open at the deadline of its call.
-fn timed_out(item: Option<&Item>, api: ApiKey, metadata: Option<&Error>, age: Duration) -> Error {
-    let text = format!("no result within {} ms", age.as_millis());
-    let error = Error::new(ErrorKind::Timeout, text).with_api(api);
-    let cause = item.and_then(|item| item.cause.as_ref()).or(metadata);
-    let error = match cause {
-        Some(cause) => error.with_source(cause.clone()),
-        None => error,
-    };
-    match item {
-        Some(item) if item.attempts > 0 => item.blame(error, age),
-        _ => error,
     }
 }

@@ -283,23 +283,18 @@ impl Commits {
         code: ErrorCode,
         verdicts: &mut Verdicts,
     ) {
-        match code {
-            ErrorCode::NONE => {
+        match verdict(code) {
+            Verdict::Taken => {
                 if self.leases.get(&partition) == Some(&row.mark.lease) {
                     self.committed.insert(partition.clone(), row.mark.clone());
                 }
                 return self.resolve(&partition, row, None);
             }
-            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
-                verdicts.coordinator_lost = true;
-            }
-            ErrorCode::REBALANCE_IN_PROGRESS => verdicts.rebalance = true,
-            ErrorCode::UNKNOWN_MEMBER_ID
-            | ErrorCode::ILLEGAL_GENERATION
-            | ErrorCode::STALE_MEMBER_EPOCH => verdicts.fenced = Some(code),
-            // A topic just made may not be known to the coordinator yet.
-            code if code.is_retriable() => {}
-            code => return self.resolve(&partition, row, Some(code)),
+            Verdict::Coordinator => verdicts.coordinator_lost = true,
+            Verdict::Rebalance => verdicts.rebalance = true,
+            Verdict::Fenced => verdicts.fenced = Some(code),
+            Verdict::Later => {}
+            Verdict::Refused => return self.resolve(&partition, row, Some(code)),
         }
         verdicts.again = true;
         self.cause = Some(Error::from_kafka(code, None).with_topic(&partition.topic));
@@ -412,6 +407,36 @@ impl Commits {
         for row in self.waiting.values_mut().chain(sent) {
             row.heard_by.remove(&id);
         }
+    }
+}
+
+/// What an error code says of a partition's commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Taken,
+    /// Find the coordinator, then ask again.
+    Coordinator,
+    /// Ask again in the group's next generation, for what is still this member's.
+    Rebalance,
+    /// The same; the coordinator does not know the member by its generation.
+    Fenced,
+    /// Ask again after a while.
+    Later,
+    /// It cannot be committed.
+    Refused,
+}
+
+pub(crate) const fn verdict(code: ErrorCode) -> Verdict {
+    match code {
+        ErrorCode::NONE => Verdict::Taken,
+        ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => Verdict::Coordinator,
+        ErrorCode::REBALANCE_IN_PROGRESS => Verdict::Rebalance,
+        ErrorCode::UNKNOWN_MEMBER_ID
+        | ErrorCode::ILLEGAL_GENERATION
+        | ErrorCode::STALE_MEMBER_EPOCH => Verdict::Fenced,
+        // A topic just made may not be known to the coordinator yet.
+        code if code.is_retriable() => Verdict::Later,
+        _ => Verdict::Refused,
     }
 }
 

@@ -24,6 +24,11 @@ pub(crate) enum Found {
     Refused(ErrorCode),
 }
 
+/// Whether asking again may help, after this code.
+pub(crate) const fn passes(code: ErrorCode) -> bool {
+    code.is_retriable()
+}
+
 #[derive(Debug)]
 enum State {
     Unknown { retry_at: Instant },
@@ -100,7 +105,7 @@ impl Coordinator {
             }
             Ok(CoordinatorAnswer { error, .. }) => {
                 self.again(now);
-                if error.is_retriable() { Found::Going } else { Found::Refused(error) }
+                if passes(error) { Found::Going } else { Found::Refused(error) }
             }
             Err(cause) => {
                 self.cause = Some(cause);

@@ -12,11 +12,11 @@ use super::token::Token;
 use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
-mod answers;
+pub(crate) mod answers;
 mod ask;
 mod epochs;
 mod session;
-mod starts;
+pub(crate) mod starts;
 #[cfg(test)]
 mod tests;
 mod walk;

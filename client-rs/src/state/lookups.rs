@@ -192,22 +192,43 @@ enum Outcome {
     Again { cause: Error, coordinator_lost: bool },
 }
 
+/// What an error code says of a lookup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Good,
+    /// Find the coordinator, then ask again.
+    Coordinator,
+    /// Ask again after a while.
+    Later,
+    /// It cannot be looked up.
+    Refused,
+}
+
+pub(crate) const fn verdict(code: ErrorCode) -> Verdict {
+    match code {
+        ErrorCode::NONE => Verdict::Good,
+        ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => Verdict::Coordinator,
+        // UNSTABLE_OFFSET_COMMIT: a transaction is about to decide the offset (KIP-447).
+        code if code.is_retriable() => Verdict::Later,
+        _ => Verdict::Refused,
+    }
+}
+
 fn read(answer: LookupAnswer) -> Outcome {
     let parts = answer.partitions.iter();
     let faults = parts.map(|(partition, _, code)| (*code, Some(partition)));
     for (code, partition) in std::iter::once((answer.error, None)).chain(faults) {
-        match code {
-            ErrorCode::NONE => {}
-            // UNSTABLE_OFFSET_COMMIT: a transaction is about to decide the offset (KIP-447).
-            code if code.is_retriable() => {
-                let coordinator_lost = matches!(
-                    code,
-                    ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE
-                );
+        let verdict = verdict(code);
+        match verdict {
+            Verdict::Good => {}
+            Verdict::Later | Verdict::Coordinator => {
+                let coordinator_lost = verdict == Verdict::Coordinator;
                 let cause = Error::from_kafka(code, None);
                 return Outcome::Again { cause, coordinator_lost };
             }
-            code => return Outcome::Done(Err(LookupFault::Code(code, partition.cloned()))),
+            Verdict::Refused => {
+                return Outcome::Done(Err(LookupFault::Code(code, partition.cloned())));
+            }
         }
     }
     let found = answer.partitions.into_iter().map(|(partition, committed, _)| {

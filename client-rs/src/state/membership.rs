@@ -11,7 +11,7 @@ use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::record::TopicPartition;
 
-mod answers;
+pub(crate) mod answers;
 mod release;
 #[cfg(test)]
 mod tests;

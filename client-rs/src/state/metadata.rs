@@ -328,7 +328,7 @@ impl Metadata {
     fn is_settled(&self, topic: &str) -> bool {
         self.cluster.topics.get(topic).is_some_and(|topic| {
             let led = topic.partitions.iter().all(|partition| partition.leader.is_some());
-            if topic.error.is_error() { !topic.error.is_retriable() } else { led }
+            if topic.error.is_error() { !passes(topic.error) } else { led }
         })
     }
 
@@ -385,6 +385,11 @@ fn address(host: &str, port: i32) -> Option<Address> {
     (!host.is_empty()).then(|| Address { host: host.to_owned(), port })
 }
 
+/// Whether asking again soon may tell more of a topic, after this code.
+pub(crate) const fn passes(code: ErrorCode) -> bool {
+    code.is_retriable()
+}
+
 /// A topic as an answer tells it, unless what is known is newer.
 fn merge(
     known: Option<&Arc<Topic>>,
@@ -393,7 +398,7 @@ fn merge(
 ) -> Arc<Topic> {
     if let Some(known) = known {
         // A broker that lags may not have heard of it yet.
-        if found.error_code.is_retriable() && known.error.is_none() {
+        if passes(found.error_code) && known.error.is_none() {
             return Arc::clone(known);
         }
     }

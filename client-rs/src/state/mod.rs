@@ -7,6 +7,8 @@ pub(crate) mod admin;
 pub(crate) mod assignor;
 pub(crate) mod backoff;
 pub(crate) mod cluster;
+#[cfg(test)]
+mod codes;
 pub(crate) mod commits;
 pub(crate) mod completion;
 pub(crate) mod coordinator;

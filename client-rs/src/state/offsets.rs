@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ottla_protocol::{ApiKey, ErrorCode};
 
-use super::fetcher::{Leaders, Start, StartAnswer, StartAsk};
+use super::fetcher::{Leaders, Start, StartAnswer, StartAsk, starts};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::error::{Error, ErrorKind};
@@ -157,7 +157,7 @@ impl Offsets {
                 (_, Some(code)) => {
                     let error = Error::from_kafka(code, None).with_api(ApiKey::ListOffsets);
                     let error = at(error, partition);
-                    if !code.is_retriable() && code != ErrorCode::UNKNOWN_SERVER_ERROR {
+                    if !starts::passes(code) {
                         refused.get_or_insert(error);
                         return true;
                     }

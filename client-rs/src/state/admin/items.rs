@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ApiKey, ErrorCode};
 
+use super::Route;
+use super::codes::UNKNOWN_MAX;
 use super::coordinators::Coordinators;
-use super::{Route, UNKNOWN_MAX};
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::state::machine::{Context, Target};
@@ -171,4 +172,24 @@ impl Item {
 fn refresh(cx: &mut Context<'_>) -> Place {
     cx.metadata.request_refresh(cx.now);
     Place::Unknown
+}
+
+/// The error of an item that was still open at the deadline of its call.
+pub(super) fn timed_out(
+    item: Option<&Item>,
+    api: ApiKey,
+    metadata: Option<&Error>,
+    age: Duration,
+) -> Error {
+    let text = format!("no result within {} ms", age.as_millis());
+    let error = Error::new(ErrorKind::Timeout, text).with_api(api);
+    let cause = item.and_then(|item| item.cause.as_ref()).or(metadata);
+    let error = match cause {
+        Some(cause) => error.with_source(cause.clone()),
+        None => error,
+    };
+    match item {
+        Some(item) if item.attempts > 0 => item.blame(error, age),
+        _ => error,
+    }
 }

@@ -12,6 +12,7 @@ use ottla_protocol::messages::metadata_response::{
 };
 use ottla_protocol::{Message, Writer};
 
+use super::codes::UNKNOWN_MAX;
 use super::*;
 use crate::config::{CommonConfig, Options};
 use crate::state::backoff::{Backoff, Random};

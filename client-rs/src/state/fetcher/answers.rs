@@ -18,7 +18,7 @@ use crate::state::token::Token;
 
 /// What to do about an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Good,
     /// Ask again after a pause, with fresh metadata.
     Refresh,
@@ -29,7 +29,7 @@ pub(super) enum Verdict {
     Told,
 }
 
-pub(super) const fn verdict(code: ErrorCode) -> Verdict {
+pub(crate) const fn verdict(code: ErrorCode) -> Verdict {
     match code {
         ErrorCode::NONE => Verdict::Good,
         ErrorCode::OFFSET_OUT_OF_RANGE => Verdict::OutOfRange,

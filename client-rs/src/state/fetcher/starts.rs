@@ -59,6 +59,11 @@ pub(crate) struct StartAnswer {
     pub(crate) parts: Vec<StartFound>,
 }
 
+/// Whether asking a leader again may help, after this code in a ListOffsets answer.
+pub(crate) fn passes(code: ErrorCode) -> bool {
+    code.is_retriable() || code == ErrorCode::UNKNOWN_SERVER_ERROR
+}
+
 impl Fetcher {
     /// A question after starts to send, if one is due.
     pub(crate) fn poll_starts(
@@ -131,7 +136,7 @@ impl Fetcher {
                     part.pause(&mut self.pace, now);
                     let code = verdict.map_or(ErrorCode::NONE, |(_, code)| code);
                     part.cause = code;
-                    if code.is_error() && !code.is_retriable() {
+                    if code.is_error() && !passes(code) {
                         let fault = FetchFault::Code(code);
                         self.events.push_back(FetchEvent::Fault { partition, position, fault });
                     } else {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ApiKey, ErrorCode};
 
 use super::{
     App, JoinAnswer, Joined, Kept, Led, MemberEvent, Membership, Release, Stage, SyncAnswer, Then,
@@ -14,7 +14,9 @@ use crate::state::token::Token;
 
 /// What to do about an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
+    /// The member is named now, and asks again at once under that name (KIP-394).
+    Named,
     /// Ask again after a while.
     Later,
     /// Find the coordinator, then ask again.
@@ -29,8 +31,12 @@ enum Verdict {
     Fatal,
 }
 
-const fn verdict(code: ErrorCode) -> Verdict {
+/// The meaning of an error code in an answer of the group's coordinator.
+pub(crate) fn verdict(api: ApiKey, code: ErrorCode) -> Verdict {
     match code {
+        ErrorCode::MEMBER_ID_REQUIRED if api == ApiKey::JoinGroup => Verdict::Named,
+        // The group has begun another one without it.
+        ErrorCode::REBALANCE_IN_PROGRESS if api == ApiKey::JoinGroup => Verdict::Later,
         ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => Verdict::Coordinator,
         ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => Verdict::Lost,
         ErrorCode::REBALANCE_IN_PROGRESS => Verdict::Rebalance,
@@ -58,16 +64,14 @@ impl Membership {
         match answer {
             Ok(answer) => match answer.error {
                 ErrorCode::NONE => self.joined(answer, subscription),
-                ErrorCode::MEMBER_ID_REQUIRED => {
-                    // KIP-394: a dynamic member comes again under the name it is given.
-                    self.member_id = answer.identity.member_id;
-                    self.events.push_back(MemberEvent::CoordinatorAlive);
-                    self.stage = Stage::Unjoined { retry_at: now };
+                code => {
+                    if verdict(ApiKey::JoinGroup, code) == Verdict::Named {
+                        self.member_id = answer.identity.member_id;
+                    }
+                    self.apply(code, ApiKey::JoinGroup, now);
                 }
-                ErrorCode::REBALANCE_IN_PROGRESS => self.join_later(now),
-                code => self.apply(verdict(code), code, "JoinGroup", now),
             },
-            Err(_) => self.apply(Verdict::Coordinator, ErrorCode::NONE, "JoinGroup", now),
+            Err(_) => self.lose_coordinator(now),
         }
     }
 
@@ -110,16 +114,17 @@ impl Membership {
         match answer {
             Ok(answer) if answer.error.is_none() => self.assigned(joined, answer, now),
             Ok(SyncAnswer { error, .. }) => {
-                if let (Verdict::Rebalance, true) = (verdict(error), self.is_cooperative())
+                let verdict = verdict(ApiKey::SyncGroup, error);
+                if let (Verdict::Rebalance, true) = (verdict, self.is_cooperative())
                     && let Some(kept) = &mut self.kept
                 {
                     // What it goes on reading it tells at each join, so no generation between
                     // gives it to another.
                     *kept = Kept { identity: joined.identity, may_commit: true };
                 }
-                self.apply(verdict(error), error, "SyncGroup", now);
+                self.apply(error, ApiKey::SyncGroup, now);
             }
-            Err(_) => self.apply(Verdict::Coordinator, ErrorCode::NONE, "SyncGroup", now),
+            Err(_) => self.lose_coordinator(now),
         }
     }
 
@@ -184,7 +189,7 @@ impl Membership {
             // A stale answer: the generation it was about is over.
             _ => return,
         }
-        match answer.map(|code| (code, verdict(code))) {
+        match answer.map(|code| (code, verdict(ApiKey::Heartbeat, code))) {
             Ok((ErrorCode::NONE, _)) => {
                 self.attempt = 0;
                 self.events.push_back(MemberEvent::CoordinatorAlive);
@@ -198,7 +203,7 @@ impl Membership {
                 self.events.push_back(MemberEvent::CoordinatorLost);
                 self.beat_again(now);
             }
-            Ok((code, verdict)) => self.apply(verdict, code, "Heartbeat", now),
+            Ok((code, _)) => self.apply(code, ApiKey::Heartbeat, now),
         }
     }
 
@@ -237,18 +242,15 @@ impl Membership {
         }
     }
 
-    fn apply(&mut self, verdict: Verdict, code: ErrorCode, api: &'static str, now: Instant) {
+    fn apply(&mut self, code: ErrorCode, api: ApiKey, now: Instant) {
+        let verdict = verdict(api, code);
         match verdict {
-            Verdict::Rebalance => {
+            Verdict::Named | Verdict::Rebalance => {
                 self.events.push_back(MemberEvent::CoordinatorAlive);
                 self.stage = Stage::Unjoined { retry_at: now };
             }
             Verdict::Later => self.join_later(now),
-            Verdict::Coordinator => {
-                self.events.push_back(MemberEvent::CoordinatorLost);
-                // The search for the coordinator has its own waits.
-                self.stage = Stage::Unjoined { retry_at: now };
-            }
+            Verdict::Coordinator => self.lose_coordinator(now),
             Verdict::Lost => {
                 self.events.push_back(MemberEvent::CoordinatorAlive);
                 self.lose(code, now);
@@ -262,9 +264,16 @@ impl Membership {
                     (false, true) => Stage::Out,
                     (false, false) => Stage::Parked,
                 };
+                let api = api.name();
                 self.events.push_back(MemberEvent::Refused { code, api, for_good });
             }
         }
+    }
+
+    fn lose_coordinator(&mut self, now: Instant) {
+        self.events.push_back(MemberEvent::CoordinatorLost);
+        // The search for the coordinator has its own waits.
+        self.stage = Stage::Unjoined { retry_at: now };
     }
 
     fn join_later(&mut self, now: Instant) {

@@ -11,6 +11,12 @@ use crate::error::{Error, ErrorKind};
 use crate::state::backoff::{Backoff, Random};
 use crate::state::machine::{Lane, Reply, Request, Target, body};
 
+/// Whether an id may be had another time, after this code.
+pub(crate) fn passes(code: ErrorCode) -> bool {
+    // Until a broker is up it may answer what is not listed as passing.
+    code.is_retriable() || code == ErrorCode::UNKNOWN_SERVER_ERROR
+}
+
 /// The producer id, or the way to it.
 #[derive(Debug)]
 pub(crate) struct Identity {
@@ -112,9 +118,7 @@ impl Identity {
                 }
                 Ok(InitProducerIdResponse { error_code: code, .. }) => {
                     let error = Error::from_kafka(code, None).with_api(ApiKey::InitProducerId);
-                    // Until a broker is up it may answer what is not listed as passing.
-                    let passes = code.is_retriable() || code == ErrorCode::UNKNOWN_SERVER_ERROR;
-                    if !passes {
+                    if !passes(code) {
                         return Err(error);
                     }
                     error

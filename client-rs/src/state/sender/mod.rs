@@ -4,12 +4,12 @@ mod answers;
 pub(crate) mod batch;
 mod dispatch;
 mod flush;
-mod identity;
+pub(crate) mod identity;
 mod loads;
 mod produce;
 mod queue;
 mod topics;
-mod verdict;
+pub(crate) mod verdict;
 
 #[cfg(test)]
 mod tests;

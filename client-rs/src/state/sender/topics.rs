@@ -15,6 +15,7 @@ use crate::state::accumulator::slot::{OpenInfo, Slot};
 use crate::state::accumulator::topics::TopicFace;
 use crate::state::cluster::{Cluster, Topic};
 use crate::state::machine::Context;
+use crate::state::metadata;
 
 /// A partition as the sending machine has it.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Sender {
                     unstaged = true;
                     awaited |= self.flushes.covers(id);
                 }
-                Some(known) if !known.error.is_retriable() => {
+                Some(known) if !metadata::passes(known.error) => {
                     let error = Error::from_kafka(known.error, None).with_topic(&topic);
                     self.face.fail_staged(&topic, &error);
                     cx.metadata.unpin(&topic);

@@ -54,22 +54,23 @@ pub(crate) fn of_code(code: ErrorCode, error: Error) -> Verdict {
     }
 }
 
+/// What a batch comes to, as one word.
+#[cfg(test)]
+pub(crate) fn word(code: ErrorCode) -> &'static str {
+    match of_code(code, Error::from_kafka(code, None)) {
+        Verdict::Stored { .. } => "stored",
+        Verdict::Retry(_) => "retry",
+        Verdict::Reject(_) => "reject",
+        Verdict::Split(_) => "split",
+        Verdict::Sequence(_) => "sequence",
+        Verdict::Fatal(_) => "fatal",
+        Verdict::Lost { .. } => "lost",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What a batch comes to, as one word.
-    fn word(code: ErrorCode) -> &'static str {
-        match of_code(code, Error::from_kafka(code, None)) {
-            Verdict::Stored { .. } => "stored",
-            Verdict::Retry(_) => "retry",
-            Verdict::Reject(_) => "reject",
-            Verdict::Split(_) => "split",
-            Verdict::Sequence(_) => "sequence",
-            Verdict::Fatal(_) => "fatal",
-            Verdict::Lost { .. } => "lost",
-        }
-    }
 
     /// The codes that Kafka's brokers answer a Produce with [ReplicaManager, KafkaApis].
     #[test]
