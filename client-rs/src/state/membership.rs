@@ -379,8 +379,7 @@ impl Membership {
     fn poll_due(&self) -> Option<Instant> {
         let App::Busy { since } = self.app else { return None };
         let away = !self.wants_coordinator() || matches!(self.stage, Stage::Leaving { .. });
-        let goes = self.release.as_ref().is_some_and(|release| release.then != Then::Rejoin);
-        (!away && !goes).then_some(since + self.config.poll_interval)
+        (!away && !self.is_going()).then_some(since + self.config.poll_interval)
     }
 
     fn parked_wait(&mut self) -> Duration {

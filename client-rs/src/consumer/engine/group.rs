@@ -328,7 +328,7 @@ impl Engine {
 
     /// Gives partitions up step by step. Whether something was done that may lead on.
     pub(super) fn advance_release(&mut self, now: Instant) -> bool {
-        let leaving = self.topics.is_empty() || self.closing.is_some();
+        let leaving = self.membership.is_going();
         let Some(release) = &mut self.release else { return false };
         match release.step {
             Step::Waiting => {
@@ -354,7 +354,7 @@ impl Engine {
                 if self.commits.is_open(&release.which) && until > now {
                     return false;
                 }
-                self.finish_release(leaving, now);
+                self.finish_release(now);
             }
         }
         true
@@ -373,10 +373,11 @@ impl Engine {
         release.step = Step::Flushing { until };
     }
 
-    fn finish_release(&mut self, leaving: bool, now: Instant) {
+    fn finish_release(&mut self, now: Instant) {
         let Some(Release { which, .. }) = self.release.take() else { return };
-        let leaves = leaving || std::mem::take(&mut self.impatient);
-        if leaves || which != Which::All {
+        self.impatient = false;
+        // Who leaves comes back as another member, also if it has subscribed anew meanwhile.
+        if self.membership.is_going() || which != Which::All {
             let gone = self.parts_of(&which);
             self.drop_parts(&gone);
             self.tell_gone(gone, |partitions| Event::PartitionsRevoked { partitions });

@@ -39,6 +39,11 @@ impl Membership {
         }
     }
 
+    /// Whether the member leaves the group once its partitions are given up.
+    pub(crate) fn is_going(&self) -> bool {
+        self.release.as_ref().is_some_and(|release| release.then != Then::Rejoin)
+    }
+
     /// The partitions were given up, and what was finished is committed.
     pub(crate) fn handle_released(&mut self, now: Instant) {
         let Some(release) = self.release.take() else { return };

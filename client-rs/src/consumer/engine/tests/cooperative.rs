@@ -3,10 +3,18 @@
 use std::time::Duration;
 
 use super::script::{Script, part};
+use crate::consumer::face::Command;
 use crate::error::ErrorKind;
 
 fn reading(share: &[i32]) -> Script {
-    let mut script = Script::new(&[("partition.assignment.strategy", "cooperative-sticky")]);
+    reading_with(share, "true")
+}
+
+fn reading_with(share: &[i32], auto_commit: &str) -> Script {
+    let mut script = Script::new(&[
+        ("partition.assignment.strategy", "cooperative-sticky"),
+        ("enable.auto.commit", auto_commit),
+    ]);
     script.share = share.to_vec();
     script.subscribe();
     script
@@ -96,6 +104,31 @@ fn a_partition_away_and_back_begins_at_the_commit_made_meanwhile() {
         script.offsets(1);
         script.pass(Duration::from_secs(6));
         assert_eq!(script.committed[&0], 300);
+    }
+}
+
+/// Between its leaving and its coming back another member has read on.
+#[test]
+fn who_subscribes_anew_while_it_leaves_begins_at_what_is_committed() {
+    for auto_commit in ["true", "false"] {
+        let mut script = reading_with(&[0], auto_commit);
+        script.append(0, 30);
+        script.release_held();
+        script.run();
+        let first = script.take(10).unwrap();
+        script.commit(&first);
+        assert_eq!(script.take(5).unwrap().len(), 5);
+        script.seen.clear();
+        script.face.command(Command::Subscribe(Vec::new())).unwrap();
+        script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+        script.committed.insert(0, 20);
+        script.run();
+        script.release_held();
+        script.run();
+        script.seen.retain(|seen| !seen.starts_with("fetch"));
+        assert_eq!(script.seen, ["leave", "join"], "with auto-commit {auto_commit}");
+        assert_eq!(script.face.partitions(), [part(0)]);
+        assert_eq!(script.offsets(100), (20..30).collect::<Vec<_>>());
     }
 }
 
