@@ -375,6 +375,8 @@ impl Machine for Engine {
         }
         self.handle_timeouts(cx.now);
         self.see_metadata(cx);
+        // Before anything is asked: a commit names its topic by the id that is known now.
+        self.see_leaders(cx);
         self.settle(cx);
         if self.membership.is_leading() {
             // The answer to a join may be all that was missing.

@@ -29,6 +29,7 @@ mod places;
 mod rebalance;
 mod take;
 
+pub(super) use places::Renewed;
 use rebalance::Rebalances;
 pub(super) use rebalance::{Change, Rebalance};
 pub(super) use take::{Look, OneRecord, Want, WholeBatch};

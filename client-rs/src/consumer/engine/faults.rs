@@ -24,8 +24,9 @@ pub(in crate::consumer) fn commit(fault: CommitFault) -> Error {
 pub(in crate::consumer) fn fenced(partitions: &[TopicPartition]) -> Error {
     let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
     let text = format!("not committed, since no longer this consumer's: {}", names.join(", "));
-    let error = Error::new(ErrorKind::CommitFenced, text)
-        .with_hint("the group gave them to another member, which reads from the last commit on");
+    let error = Error::new(ErrorKind::CommitFenced, text).with_hint(
+        "another member reads them from the last commit on, or their topic was made anew",
+    );
     match partitions.first() {
         Some(first) => at(error, first),
         None => error,

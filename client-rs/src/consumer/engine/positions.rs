@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::group::start;
 use super::{Engine, faults};
+use crate::consumer::face::Renewed;
 use crate::events::Event;
 use crate::record::TopicPartition;
 use crate::state::fetcher::{FetchEvent, Start};
@@ -91,7 +92,11 @@ impl Engine {
 
     /// The topic's name stands for another one now, whose offsets have nothing to do with the old.
     fn handle_recreated(&mut self, partition: &TopicPartition, position: u64, now_ms: i64) {
-        let Some((next, given)) = self.face.cut(partition, position) else { return };
+        let Some(renewed) = self.face.renew(partition, position) else { return };
+        let Renewed { lease, position: next, given } = renewed;
+        // What was read of the old topic is not to be committed for the new one.
+        self.commits.handle_lost(partition);
+        self.commits.handle_leased(partition, lease);
         self.face.count(|stats| {
             stats.resets += 1;
             stats.recreations += 1;

@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_protocol::ErrorCode;
+
 use super::Engine;
 use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
@@ -14,6 +16,7 @@ use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
 use crate::state::commits::CommitAnswer;
 use crate::state::fetcher::{FetchAnswer, FetchLane, FetchTopics, Leader, Leaders};
+use crate::state::lookups::LookupAnswer;
 use crate::state::machine::{Body, Context, Lane, Reply, Request, Target};
 use crate::state::membership::MemberAsk;
 use crate::state::token::Token;
@@ -122,12 +125,17 @@ impl Engine {
         }
     }
 
-    fn ask_leaders(&mut self, cx: &mut Context<'_>) {
-        let cluster = Arc::clone(cx.metadata.cluster());
+    /// Looks at what has changed of leaders, and of topics that were created anew.
+    pub(super) fn see_leaders(&mut self, cx: &Context<'_>) {
+        let cluster = cx.metadata.cluster();
         if self.leaders_seen != cluster.version {
             self.leaders_seen = cluster.version;
-            self.fetcher.handle_leaders(&*cluster);
+            self.fetcher.handle_leaders(&**cluster);
         }
+    }
+
+    fn ask_leaders(&mut self, cx: &mut Context<'_>) {
+        let cluster = Arc::clone(cx.metadata.cluster());
         self.fetcher.handle_timeout(&*cluster, cx.now);
         while let Some((token, ask)) = self.fetcher.poll_checks(&*cluster, &mut self.tokens, cx.now)
         {
@@ -215,7 +223,12 @@ impl Engine {
                 self.commits.handle_answer(token, answer, now);
             }
             Asked::Lookup(token, ids) => {
-                let answer = reply.and_then(|answer| offsets::looked_up(&answer, &ids));
+                let answer = if ids.are_of(cx.metadata.cluster()) {
+                    reply.and_then(|answer| offsets::looked_up(&answer, &ids))
+                } else {
+                    // What was committed for a topic says nothing of another of its name.
+                    Ok(LookupAnswer { error: ErrorCode::UNKNOWN_TOPIC_ID, partitions: Vec::new() })
+                };
                 self.log_fault(&answer);
                 self.lookups.handle_answer(token, answer, now);
             }

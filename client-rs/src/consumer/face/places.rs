@@ -5,6 +5,15 @@ use std::sync::atomic::Ordering;
 use super::{ConsumerStats, Current, Face, Inner, Item};
 use crate::record::TopicPartition;
 
+/// A partition whose log is another one than before.
+#[derive(Debug)]
+pub(in crate::consumer) struct Renewed {
+    pub(in crate::consumer) lease: u64,
+    pub(in crate::consumer) position: u64,
+    /// The offset in the log before that would have been given out next.
+    pub(in crate::consumer) given: Option<i64>,
+}
+
 impl Face {
     /// The next offset that will be given out; `None` while it is not known.
     pub(in crate::consumer) fn position(&self, partition: &TopicPartition) -> Option<i64> {
@@ -53,6 +62,23 @@ impl Face {
         let part = inner.part(partition, position)?;
         (part.position, part.next, part.end) = (next, given, None);
         Some((next, given))
+    }
+
+    /// As [`Self::cut`], under a lease of its own: what was given out before is of another log.
+    pub(in crate::consumer) fn renew(
+        &self,
+        partition: &TopicPartition,
+        position: u64,
+    ) -> Option<Renewed> {
+        let (position, given) = self.cut(partition, position)?;
+        let mut inner = self.lock();
+        inner.finished.remove(partition);
+        let lease = inner.id();
+        let part = inner.part(partition, position)?;
+        part.lease = lease;
+        // Whoever decodes what was fetched for the lease before drops it.
+        part.decoding = false;
+        Some(Renewed { lease, position, given })
     }
 
     /// Counts something.

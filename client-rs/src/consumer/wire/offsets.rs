@@ -48,6 +48,13 @@ impl TopicIds {
         Self(topics.into_iter().map(|topic| (Arc::clone(topic), id(topic))).collect())
     }
 
+    /// Whether they still stand for the same topics.
+    pub(in crate::consumer) fn are_of(&self, cluster: &Cluster) -> bool {
+        self.0.iter().filter(|(_, id)| !id.is_zero()).all(|(topic, id)| {
+            cluster.topic(topic).is_none_or(|known| known.id.is_zero() || known.id == *id)
+        })
+    }
+
     /// Versions of an API up to `by_name`, and above it if the id of every topic is known.
     fn versions(&self, key: ApiKey, min: i16, by_name: i16) -> RangeInclusive<i16> {
         let known = self.0.iter().all(|(_, id)| !id.is_zero());

@@ -48,10 +48,15 @@ impl Fetcher {
             if known != leader.topic_id && !known.is_zero() && !leader.topic_id.is_zero() {
                 (part.asked, part.end, part.replica) = (None, None, None);
                 (part.read_epoch, part.good_epoch) = (-1, -1);
-                if !matches!(part.place, Place::Unknown | Place::Seeking { .. }) {
-                    part.place = Place::Unknown;
-                    let (partition, position) = (partition.clone(), part.position);
-                    self.events.push_back(FetchEvent::Recreated { partition, position });
+                match &mut part.place {
+                    Place::Unknown => {}
+                    // What is found is of the topic before.
+                    Place::Seeking { asked, .. } => *asked = None,
+                    place => {
+                        *place = Place::Unknown;
+                        let (partition, position) = (partition.clone(), part.position);
+                        self.events.push_back(FetchEvent::Recreated { partition, position });
+                    }
                 }
                 continue;
             }

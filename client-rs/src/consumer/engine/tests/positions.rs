@@ -94,6 +94,24 @@ fn a_topic_created_anew_is_read_from_its_beginning() {
 }
 
 #[test]
+fn what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew() {
+    let mut script = reading("earliest");
+    let last = script.take(5).unwrap();
+    script.committed.clear();
+    script.seen.clear();
+    script.recreate();
+    // The commit is due when the new topic is heard of.
+    script.pass(Duration::from_secs(6));
+    let commits = script.seen.iter().filter(|seen| seen.starts_with("commit"));
+    assert!(commits.clone().all(|commit| commit == "commit 0:0"), "{:?}", script.seen);
+    assert_eq!(script.commit_refused(&last).unwrap(), ErrorKind::CommitFenced);
+    script.append(0, 5);
+    assert_eq!(rest(&mut script), [0, 1, 2, 3, 4]);
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 5);
+}
+
+#[test]
 fn without_a_policy_a_topic_created_anew_is_told() {
     let mut script = reading("none");
     script.recreate();
