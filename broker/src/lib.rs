@@ -27,7 +27,7 @@ mod state;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim {
-    pub use crate::broker::sim::{SimBroker, SimDisk, SimLink, SimRecord};
+    pub use crate::broker::sim::{SimBroker, SimDisk, SimLink, SimRecord, SimRemains};
     pub use crate::driver::clock::{SimWorld, enter};
 }
 

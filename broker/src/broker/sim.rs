@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use ottla_protocol::Uuid;
-use ottla_storage::MemoryFiles;
+use ottla_protocol::{ErrorCode, Uuid};
+use ottla_storage::{LogReader, MemoryFiles};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -21,6 +21,7 @@ use crate::driver::clock::Clock;
 use crate::driver::controller::NewTopic;
 use crate::driver::first::first;
 use crate::driver::folder::DataFolder;
+use crate::driver::partition::{AppendError, Partition};
 use crate::driver::replay::read_records;
 use crate::driver::upkeep;
 use crate::driver::writer::ReadyList;
@@ -30,6 +31,7 @@ use crate::server::dispatch::dispatch;
 use crate::server::hangup::Hangup;
 use crate::server::inbound::Frame;
 use crate::server::outbox::{Answer, Outbox, Piece};
+use crate::state::topics::{Refusal, TopicKey};
 
 /// Files in memory that outlive the broker which wrote them.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +52,20 @@ pub struct SimLink {
     pub requests: mpsc::UnboundedSender<BytesMut>,
     /// Gives answers with their size field, in the order of the requests.
     pub answers: mpsc::UnboundedReceiver<Vec<u8>>,
+}
+
+/// A topic that is deleted, with the logs that it had.
+#[derive(Debug, Clone)]
+pub struct SimRemains(Vec<(Arc<Partition>, LogReader)>);
+
+impl SimRemains {
+    /// All records of a partition that consumers could see before it was deleted, in order.
+    pub fn records(&self, partition: i32) -> Result<Vec<SimRecord>, String> {
+        let index = usize::try_from(partition).ok();
+        let known = index.and_then(|index| self.0.get(index));
+        let (partition, log) = known.ok_or("no such partition")?;
+        records_of(log, partition.high_watermark())
+    }
 }
 
 /// A record as a log keeps it.
@@ -113,6 +129,29 @@ impl SimBroker {
         }
     }
 
+    /// Deletes a topic; what it had can still be looked at.
+    pub async fn delete_topic(&self, name: &str) -> Result<SimRemains, BrokerError> {
+        let refused =
+            |reason: String| BrokerError::Topic { code: ErrorCode::UNKNOWN_SERVER_ERROR.0, reason };
+        let topic = self.node.topics.named(name).ok_or_else(|| refused("no such topic".into()))?;
+        let log = |partition: &Arc<Partition>| Ok((partition.clone(), partition.log()?.clone()));
+        let logs: Result<_, AppendError> = topic.partitions.iter().map(log).collect();
+        let remains = SimRemains(logs.map_err(|error| refused(error.to_string()))?);
+        let (deleted, outcome) = oneshot::channel();
+        let done = Box::new(move |results| {
+            // Who asked is gone, if it is not taken.
+            let _gone = deleted.send(results).is_err();
+        });
+        self.node.controller.delete_topics(&self.node, &[TopicKey::Id(topic.id)], done);
+        let results: Vec<Result<_, Refusal>> = outcome.await.map_err(|_| BrokerError::Stopped)?;
+        match results.into_iter().find_map(Result::err) {
+            None => Ok(remains),
+            Some(refused) => {
+                Err(BrokerError::Topic { code: refused.code.0, reason: refused.message })
+            }
+        }
+    }
+
     /// Accepts a connection.
     pub fn accept(&mut self, peer: SocketAddr) -> SimLink {
         let (requests, inbound) = mpsc::unbounded_channel();
@@ -138,17 +177,7 @@ impl SimBroker {
         let known = self.node.topics.named(topic).ok_or_else(|| format!("no topic {topic}"))?;
         let partition = known.partition(partition).ok_or("no such partition")?;
         let log = partition.log().map_err(|error| error.to_string())?;
-        let mut records = Vec::new();
-        read_records(log, log.log_start()..partition.high_watermark(), |batch, record| {
-            records.push(SimRecord {
-                offset: record.offset,
-                producer: (batch.producer_id, batch.producer_epoch),
-                key: record.key.map(<[u8]>::to_vec),
-                value: record.value.map(<[u8]>::to_vec),
-            });
-            Ok(())
-        })?;
-        Ok(records)
+        records_of(log, partition.high_watermark())
     }
 
     /// How many tasks have ended that should run as long as the broker, or their connection.
@@ -159,6 +188,20 @@ impl SimBroker {
         }
         panics
     }
+}
+
+fn records_of(log: &LogReader, end: i64) -> Result<Vec<SimRecord>, String> {
+    let mut records = Vec::new();
+    read_records(log, log.log_start()..end, |batch, record| {
+        records.push(SimRecord {
+            offset: record.offset,
+            producer: (batch.producer_id, batch.producer_epoch),
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+        });
+        Ok(())
+    })?;
+    Ok(records)
 }
 
 /// The writer's turns.

@@ -5,23 +5,26 @@ use std::collections::BTreeMap;
 use ottla::{ErrorKind, Outcome};
 use ottla_broker::sim::SimRecord;
 
-use super::plan::TOPICS;
+use super::plan::topics;
 use super::producers::Entry;
 use super::world::World;
 
-/// Where a value stands in a log.
-type Places<'a> = BTreeMap<&'a [u8], Vec<i64>>;
+/// Which of the logs that had a partition's name, and the offset in it.
+type At = (usize, i64);
+
+/// Where a value stands.
+type Places<'a> = BTreeMap<&'a [u8], Vec<At>>;
 
 /// Holds the logs against what was sent.
 pub(crate) fn check(world: &World, history: &[Entry]) -> Result<(), String> {
-    for &(topic, partitions) in TOPICS {
+    for (topic, partitions) in topics() {
         for partition in 0..partitions {
-            let log = world.with_broker(|broker| broker.records(topic, partition))?;
+            let logs = world.logs(topic, partition)?;
             let here: Vec<&Entry> = history
                 .iter()
                 .filter(|entry| (entry.topic, entry.partition) == (topic, partition))
                 .collect();
-            Partition { world, name: format!("{topic}-{partition}"), log: &log, here }.check();
+            Partition { world, name: format!("{topic}-{partition}"), logs: &logs, here }.check();
         }
     }
     Ok(())
@@ -30,26 +33,29 @@ pub(crate) fn check(world: &World, history: &[Entry]) -> Result<(), String> {
 struct Partition<'a> {
     world: &'a World,
     name: String,
-    log: &'a [SimRecord],
+    /// One after the other: what a deleted topic had, and then another of its name.
+    logs: &'a [Vec<SimRecord>],
     here: Vec<&'a Entry>,
 }
 
 impl Partition<'_> {
     fn check(&self) {
         let mut places = Places::new();
-        for (index, record) in self.log.iter().enumerate() {
-            if i64::try_from(index) != Ok(record.offset) {
-                self.finding(format!("offset {} stands at place {index}", record.offset));
+        for (number, log) in self.logs.iter().enumerate() {
+            for (index, record) in log.iter().enumerate() {
+                if i64::try_from(index) != Ok(record.offset) {
+                    self.finding(format!("offset {} stands at place {index}", record.offset));
+                }
+                let value = record.value.as_deref().unwrap_or_default();
+                places.entry(value).or_default().push((number, record.offset));
             }
-            let value = record.value.as_deref().unwrap_or_default();
-            places.entry(value).or_default().push(record.offset);
         }
         for entry in &self.here {
             let found = places.remove(entry.value.as_slice()).unwrap_or_default();
             self.check_fate(entry, &found);
         }
-        for (value, offsets) in places {
-            self.finding(format!("{} at {offsets:?} was never sent", shown(value)));
+        for (value, found) in places {
+            self.finding(format!("{} at {found:?} was never sent", shown(value)));
         }
         for producer in 0..self.world.plan.producers.len() {
             self.check_order(producer);
@@ -58,20 +64,23 @@ impl Partition<'_> {
     }
 
     /// What a send was told is true.
-    fn check_fate(&self, entry: &Entry, found: &[i64]) {
+    fn check_fate(&self, entry: &Entry, found: &[At]) {
         let plan = self.world.plan.producers.get(entry.producer);
         let (Some(plan), value) = (plan, shown(&entry.value)) else { return };
         match entry.sent.result() {
             None => self.finding(format!("nobody is told what became of {value}")),
             Some(Ok(delivery)) => {
                 self.world.sometimes("a record is stored");
+                if found.iter().any(|(log, _)| log + 1 < self.logs.len()) {
+                    self.world.sometimes("a record is stored, and its topic is deleted");
+                }
                 if plan.acks == 0 {
                     self.world.sometimes("a record is sent without acks");
                 } else if found.is_empty() {
                     self.finding(format!("{value} was acknowledged and is gone"));
                 } else if delivery.offset == -1 {
                     self.world.sometimes("a record is stored at an offset that is forgotten");
-                } else if !found.contains(&delivery.offset) {
+                } else if !found.iter().any(|(_, offset)| *offset == delivery.offset) {
                     let told = delivery.offset;
                     self.finding(format!("{value} stands at {found:?}, told was {told}"));
                 }
@@ -109,35 +118,40 @@ impl Partition<'_> {
         if !plan.idempotent && !careful {
             return;
         }
-        let mut first: BTreeMap<&[u8], i64> = BTreeMap::new();
-        for record in self.log {
-            let value = record.value.as_deref().unwrap_or_default();
-            first.entry(value).or_insert(record.offset);
+        let mut first: BTreeMap<&[u8], At> = BTreeMap::new();
+        for (number, log) in self.logs.iter().enumerate() {
+            for record in log {
+                let value = record.value.as_deref().unwrap_or_default();
+                first.entry(value).or_insert((number, record.offset));
+            }
         }
         let own = self.here.iter().filter(|entry| entry.producer == producer);
-        let mut before: Option<(i64, u64)> = None;
+        let mut before: Option<(At, u64)> = None;
         for entry in own {
-            let Some(&offset) = first.get(entry.value.as_slice()) else { continue };
+            let Some(&at) = first.get(entry.value.as_slice()) else { continue };
             // Without idempotence one that failed may come late.
             if !plan.idempotent && !matches!(entry.sent.result(), Some(Ok(_))) {
                 continue;
             }
             if let Some((last, number)) = before
-                && offset < last
+                && at < last
             {
-                let (value, id) = (shown(&entry.value), self.producer_at(offset));
+                let (value, id) = (shown(&entry.value), self.producer_at(at));
                 self.finding(format!(
-                    "{value} at {offset} {id:?} stands before number {number} at {last} {:?}",
+                    "{value} at {at:?} {id:?} stands before number {number} at {last:?} {:?}",
                     self.producer_at(last)
                 ));
             }
-            before = Some((offset, entry.number));
+            before = Some((at, entry.number));
         }
     }
 
     /// A broker that keeps what it has keeps count too, so that a record is given up for a lost
-    /// count only when one before it has failed.
+    /// count only when one before it has failed, or the log is another one.
     fn check_given_up(&self, producer: usize) {
+        if self.logs.len() > 1 {
+            return;
+        }
         let own = self.here.iter().filter(|entry| entry.producer == producer);
         for entry in own {
             match entry.sent.result() {
@@ -156,8 +170,12 @@ impl Partition<'_> {
         }
     }
 
-    fn producer_at(&self, offset: i64) -> Option<(i64, i16)> {
-        self.log.iter().find(|record| record.offset == offset).map(|record| record.producer)
+    fn producer_at(&self, (log, offset): At) -> Option<(i64, i16)> {
+        self.logs
+            .get(log)?
+            .iter()
+            .find(|record| record.offset == offset)
+            .map(|record| record.producer)
     }
 
     fn finding(&self, what: String) {

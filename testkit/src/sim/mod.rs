@@ -35,7 +35,7 @@ pub use self::many::run_many;
 
 use self::groups::Group;
 use self::network::Network;
-use self::plan::{Plan, TOPICS};
+use self::plan::{Plan, topics};
 use self::producers::History;
 use self::world::World;
 
@@ -51,6 +51,7 @@ const FAULTS_LEAST: u64 = 10;
 
 /// What a set of runs must have seen, each at least once; and each of the errors in `answers`.
 pub const SOMETIMES: &[&str] = &[
+    "a batch's time is over on its way",
     "a commit arrives late",
     "a commit goes back as asked",
     "a commit is fenced",
@@ -82,10 +83,13 @@ pub const SOMETIMES: &[&str] = &[
     "a record is not stored",
     "a record is sent without acks",
     "a record is stored",
+    "a record is stored, and its topic is deleted",
     "a record is stored, and may be",
     "a record stands twice, without idempotence",
     "a request arrives after its client has given up",
     "a send waits for room",
+    "a topic is deleted and made anew",
+    "a topic is gone for a while",
     "all connections break",
     "an answer comes late",
     "what is committed is told late",
@@ -170,7 +174,7 @@ async fn whole(seed: u64, verbose: bool, history: History) -> Result<Outcome, St
     let _brokers = ottla_broker::sim::enter(seed, WALL_MS);
     let _clients = ottla::sim::enter(network, seed, WALL_MS);
     world.start_broker()?;
-    for &(name, partitions) in TOPICS {
+    for (name, partitions) in topics() {
         world.create_topic(name, partitions).await?;
     }
     let mut lives = Vec::new();

@@ -111,7 +111,7 @@ impl Conn {
     /// Breaks it; what is on its way is lost.
     pub(crate) fn reset(&self, world: &World) {
         world.event("breaks", self.id, &[]);
-        world.flights.lose(self.id);
+        world.flights.lose(world, self.id);
         self.carriers.borrow().iter().for_each(AbortHandle::abort);
         world.conns.borrow_mut().remove(&self.id);
         self.end(io::ErrorKind::ConnectionReset);
@@ -263,7 +263,7 @@ async fn carry_answers(world: Rc<World>, conn: Rc<Conn>, mut answers: UnboundedR
     }
     world.event("the broker closes", conn.id, &[]);
     world.conns.borrow_mut().remove(&conn.id);
-    world.flights.lose(conn.id);
+    world.flights.lose(&world, conn.id);
     conn.end(io::ErrorKind::UnexpectedEof);
 }
 
@@ -319,7 +319,7 @@ async fn next_expected(
 /// Brings an answer to the client; whether the connection goes on.
 async fn deliver(world: &Rc<World>, conn: &Rc<Conn>, bytes: &[u8]) -> bool {
     world.travel(false, conn.name()).await;
-    world.flights.land(conn.id, bytes);
+    world.flights.land(world, conn.id, bytes);
     let mishaps = world.weather.get().mishaps;
     let what = if world.happens(mishaps) { world.dice.borrow_mut().between(0, 5) } else { 9 };
     match what {
@@ -348,7 +348,7 @@ async fn deliver(world: &Rc<World>, conn: &Rc<Conn>, bytes: &[u8]) -> bool {
         }
         4 => {
             world.fault("a connection breaks at the client alone", conn.id);
-            world.flights.lose(conn.id);
+            world.flights.lose(world, conn.id);
             conn.reset_at_client();
         }
         _ => {
@@ -402,7 +402,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         self.world.event("closes", self.conn.id, &[]);
-        self.world.flights.lose(self.conn.id);
+        self.world.flights.lose(&self.world, self.conn.id);
         let mut state = self.conn.state.borrow_mut();
         state.closed = true;
         // What is on its way arrives, and then the end of it.

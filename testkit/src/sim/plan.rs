@@ -5,8 +5,16 @@ use std::time::Duration;
 
 use super::dice::Dice;
 
-/// Topics, with their numbers of partitions.
+/// Topics that stay, with their numbers of partitions.
 pub(crate) const TOPICS: &[(&str, i32)] = &[("orders", 3), ("clicks", 1)];
+
+/// A topic that is deleted and made anew now and then, with its number of partitions.
+pub(crate) const FLEETING: (&str, i32) = ("flashes", 1);
+
+/// All topics.
+pub(crate) fn topics() -> impl Iterator<Item = (&'static str, i32)> {
+    TOPICS.iter().copied().chain([FLEETING])
+}
 
 /// How long faults happen.
 pub(crate) const SAFETY: Duration = Duration::from_mins(1);
@@ -109,6 +117,14 @@ impl Plan {
             first_errors: dice.pick(&[0, 0, 300]),
             calm_ms: dice.pick(&[1500, 4000, 8000]),
         }
+    }
+}
+
+impl Plan {
+    /// `delivery.timeout.ms` of the client of a name, in milliseconds, if that is a producer.
+    pub(crate) fn delivery_ms(&self, client: &str) -> Option<i64> {
+        let number: usize = client.strip_prefix('p')?.parse().ok()?;
+        i64::try_from(self.producers.get(number)?.delivery.as_millis()).ok()
     }
 }
 

@@ -9,7 +9,7 @@ use ottla::{Error, ErrorKind, Options, Producer, Record, Sent};
 use tokio::time::Instant;
 
 use super::clock;
-use super::plan::{ProducerPlan, TOPICS};
+use super::plan::{ProducerPlan, topics};
 use super::world::{ADDRESS, World};
 
 /// After the world has healed, a record is stored within this.
@@ -82,7 +82,8 @@ impl Life {
         for _ in 0..count {
             let (topic, partition) = {
                 let mut dice = self.world.dice.borrow_mut();
-                let (topic, count) = dice.pick(TOPICS);
+                let all: Vec<(&str, i32)> = topics().collect();
+                let (topic, count) = dice.pick(&all);
                 (topic, i32::try_from(dice.number() % 64).unwrap_or(0) % count)
             };
             if !self.send(topic, partition).await {
@@ -165,7 +166,7 @@ impl Life {
         while self.next < RECORDS_LEAST {
             self.burst().await;
         }
-        for &(topic, partitions) in TOPICS {
+        for (topic, partitions) in topics() {
             for partition in 0..partitions {
                 self.get_through(topic, partition, healed + PROGRESS).await;
             }

@@ -12,7 +12,7 @@ use ottla_protocol::messages::sync_group_response::SyncGroupResponse;
 use ottla_protocol::{ApiKey, Message, Reader};
 
 use super::answers::Asked;
-use super::plan::TOPICS;
+use super::plan::topics;
 use super::world::World;
 
 /// A partition of one of the topics.
@@ -20,7 +20,7 @@ pub(crate) type Place = (&'static str, i32);
 
 /// The partition of a topic's name.
 pub(crate) fn place(topic: &str, partition: i32) -> Option<Place> {
-    TOPICS.iter().find(|(name, _)| *name == topic).map(|(name, _)| (*name, partition))
+    topics().find(|(name, _)| *name == topic).map(|(name, _)| (name, partition))
 }
 
 /// A request as its client has written it.

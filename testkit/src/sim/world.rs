@@ -7,16 +7,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ottla_broker::BrokerConfig;
-use ottla_broker::sim::{SimBroker, SimDisk, SimLink};
+use ottla_broker::sim::{SimBroker, SimDisk, SimLink, SimRecord, SimRemains};
 use ottla_protocol::Uuid;
 use tokio::time::Instant;
 
+use super::WALL_MS;
 use super::clock;
 use super::dice::Dice;
 use super::flights::Flights;
 use super::groups::Group;
 use super::network::Conn;
-use super::plan::{Plan, SAFETY, TOPICS};
+use super::plan::{FLEETING, Plan, SAFETY, topics};
 use super::tap::{Place, place};
 use super::trace::Trace;
 
@@ -65,6 +66,8 @@ pub(crate) struct World {
     /// Clients whose process is gone.
     gone: RefCell<BTreeSet<Rc<str>>>,
     topic_ids: RefCell<BTreeMap<Uuid, &'static str>>,
+    /// What topics of the name of [`FLEETING`] have left, one after the other.
+    remains: RefCell<Vec<SimRemains>>,
     config: BrokerConfig,
     disk: SimDisk,
     broker: RefCell<Option<SimBroker>>,
@@ -100,6 +103,7 @@ impl World {
             cut_off: RefCell::default(),
             gone: RefCell::default(),
             topic_ids: RefCell::default(),
+            remains: RefCell::default(),
             config,
             disk: SimDisk::default(),
             broker: RefCell::default(),
@@ -115,6 +119,11 @@ impl World {
     /// Since the beginning.
     pub(crate) fn age(&self) -> Duration {
         clock::now() - self.began
+    }
+
+    /// The time on the wall.
+    pub(crate) fn wall_ms(&self) -> i64 {
+        WALL_MS + i64::try_from(self.age().as_millis()).unwrap_or(0)
     }
 
     /// When the world heals.
@@ -251,7 +260,7 @@ impl World {
         Some((id, link))
     }
 
-    /// Creates the topics.
+    /// Creates a topic.
     pub(crate) async fn create_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
         let broker = self.broker.borrow_mut().take().ok_or("no broker")?;
         let created = broker.create_topic(name, partitions).await;
@@ -259,9 +268,39 @@ impl World {
         *self.broker.borrow_mut() = Some(broker);
         created.map_err(|error| error.to_string())?;
         let id = id.ok_or("no such topic")?;
-        let known = TOPICS.iter().find(|(topic, _)| *topic == name).map(|(topic, _)| *topic);
+        let known = topics().find(|(topic, _)| *topic == name).map(|(topic, _)| topic);
         self.topic_ids.borrow_mut().extend(known.map(|topic| (id, topic)));
         Ok(())
+    }
+
+    /// Deletes the topic that does not stay, and makes it anew: at once, or when the time is over.
+    async fn make_anew(&self, end: Instant) -> Result<(), String> {
+        self.fault("a topic is deleted and made anew", 0);
+        let (name, partitions) = FLEETING;
+        let broker = self.broker.borrow_mut().take().ok_or("no broker")?;
+        let deleted = broker.delete_topic(name).await;
+        *self.broker.borrow_mut() = Some(broker);
+        let remains = deleted.map_err(|error| format!("{name} is not deleted: {error}"))?;
+        self.remains.borrow_mut().push(remains);
+        if self.dice.borrow_mut().flip() {
+            self.sometimes("a topic is gone for a while");
+            clock::until(end).await;
+        }
+        self.create_topic(name, partitions).await?;
+        self.event("a topic is made anew", 0, &[]);
+        Ok(())
+    }
+
+    /// The logs of all partitions that ever had this name, the present one last.
+    pub(crate) fn logs(&self, topic: &str, partition: i32) -> Result<Vec<Vec<SimRecord>>, String> {
+        let mut logs = Vec::new();
+        if topic == FLEETING.0 {
+            for remains in self.remains.borrow().iter() {
+                logs.push(remains.records(partition)?);
+            }
+        }
+        logs.push(self.with_broker(|broker| broker.records(topic, partition))?);
+        Ok(logs)
     }
 
     /// Calls the broker, which must run.
@@ -294,7 +333,7 @@ impl World {
             let (what, time) = {
                 let mut dice = self.dice.borrow_mut();
                 let longest = dice.pick(&[300, 2000, 6000, 15_000]);
-                (dice.between(0, 8), dice.millis(50, longest))
+                (dice.between(0, 10), dice.millis(50, longest))
             };
             let end = (clock::now() + time).min(self.heals_at());
             self.storm(what, end).await?;
@@ -340,6 +379,7 @@ impl World {
                 // Meanwhile others are as unhappy.
                 return Ok(());
             }
+            8 | 9 => return self.make_anew(end).await,
             _ => {
                 self.fault("the broker answers with errors", 0);
                 self.weather.set(Weather { errors: self.plan.errors, ..before });

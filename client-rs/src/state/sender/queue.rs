@@ -151,7 +151,8 @@ impl Queue {
             State::Sent => batch.attempts == 1 || left_out("new_ones_wait"),
             State::Stored { .. } => true,
             State::Waiting => left_out("new_ones_wait"),
-            State::Expired | State::Failed(_) | State::Forgotten => false,
+            State::Expired => left_out("expired_waits"),
+            State::Failed(_) | State::Forgotten => false,
         };
         let numbered = self.own.is_some();
         let careful = numbered && !self.known && !left_out("first_alone");

@@ -150,7 +150,7 @@ impl Sender {
         for slot in &slots {
             if let Some(partition) = self.partitions.get_mut(slot.key) {
                 partition.topic_id = topic.id;
-                if anew {
+                if anew && !left_out("new_topic_id") {
                     partition.queue.handle_new_log();
                 }
             }
