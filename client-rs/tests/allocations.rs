@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod elsewhere;
 mod patience;
 mod scripted;
@@ -93,11 +94,11 @@ static MEASURING: Mutex<()> = Mutex::new(());
 
 const RECORDS: u64 = 100_000;
 
-fn send_all(producer: &Producer) {
+fn send_all(producer: &Producer, topic: &str) {
     let headers = [Header::new("trace", b"0123456789abcdef"), Header { key: "none", value: None }];
     for number in 0..RECORDS {
         let key = number.to_be_bytes();
-        let record = Record::to("orders").key(&key).value(&[7; 80]).headers(&headers);
+        let record = Record::to(topic).key(&key).value(&[7; 80]).headers(&headers);
         drop(producer.send(&record).unwrap());
     }
 }
@@ -115,15 +116,16 @@ fn measure(producer: &Producer, round: impl FnOnce()) -> (u64, u64, u64) {
 #[test]
 fn sending_allocates_nothing_for_a_record() {
     let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
-    let broker = BrokerElsewhere::in_memory(&["num.partitions=3"]);
+    let broker = BrokerElsewhere::in_memory(&[]);
+    let topic = broker.topic(3);
     let producer = producer(broker.bootstrap(), &[]);
     for _ in 0..2 {
-        send_all(&producer);
+        send_all(&producer, &topic);
         producer.flush(LIMIT).unwrap();
     }
 
     let (sender, io, batches) = measure(&producer, || {
-        send_all(&producer);
+        send_all(&producer, &topic);
         producer.flush(LIMIT).unwrap();
     });
     println!("{RECORDS} records, {batches} batches: sender {sender}, I/O thread {io} allocations");
@@ -133,7 +135,7 @@ fn sending_allocates_nothing_for_a_record() {
     // A broker that does not answer meanwhile makes for full batches, and few of them.
     let (sender, io, batches) = measure(&producer, || {
         broker.process().hold();
-        send_all(&producer);
+        send_all(&producer, &topic);
         broker.process().let_go();
         producer.flush(LIMIT).unwrap();
     });

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::fmt::Write as _;
@@ -13,11 +14,11 @@ use std::thread;
 use std::time::Duration;
 
 use clients::{nobody, options, producer};
+use cluster::{Cluster, fresh};
 use ottla::{
     Commit, Consumer, Error, ErrorClass, ErrorKind, Header, Options, Outcome, Producer, Record,
     TopicPartition,
 };
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, block_on, within_limit};
 
 /// Options that bring an end soon where nobody answers.
@@ -27,13 +28,6 @@ const SHORT: &[(&str, &str)] = &[
     ("max.block.ms", "400"),
     ("linger.ms", "0"),
 ];
-
-fn broker(config: &[(&str, &str)]) -> Broker {
-    let start = BrokerConfig::new().memory();
-    let set =
-        |config: BrokerConfig, &(name, value): &(&str, &str)| config.set(name, value).unwrap();
-    Broker::start(config.iter().fold(start, set)).unwrap()
-}
 
 /// The error with all its causes, and what a person can do about each.
 fn whole_story(error: &Error) -> String {
@@ -232,17 +226,16 @@ fn a_name_that_leads_nowhere_is_no_hang() {
 #[test]
 fn an_unknown_topic_that_must_not_be_created_is_named() {
     within_limit(|| {
-        let broker = broker(&[]);
+        let (cluster, nowhere) = (Cluster::start(), fresh("nowhere"));
         let mut pairs = vec![("allow.auto.create.topics", "false")];
         pairs.extend(SHORT);
-        let producer = producer(&broker.bootstrap(), &pairs);
-        let error =
-            producer.send(&Record::to("nowhere").key("k")).unwrap().wait(LIMIT).unwrap_err();
+        let producer = producer(&cluster.bootstrap(), &pairs);
+        let error = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownTopic, "{error:?}");
-        assert_eq!((error.topic(), error.outcome()), (Some("nowhere"), Some(Outcome::NotSent)));
+        assert_eq!((error.topic(), error.outcome()), (Some(&*nowhere), Some(Outcome::NotSent)));
         // It holds up no other topic, and may come to be.
-        broker.create_topic("nowhere", 1).unwrap();
-        let delivery = producer.send(&Record::to("nowhere").key("k")).unwrap().wait(LIMIT).unwrap();
+        cluster.make_topic(&nowhere, 1);
+        let delivery = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT).unwrap();
         assert_eq!(delivery.offset, 0);
         producer.close(LIMIT).unwrap();
     });
@@ -251,12 +244,12 @@ fn an_unknown_topic_that_must_not_be_created_is_named() {
 #[test]
 fn a_topic_that_the_broker_does_not_create_is_named() {
     within_limit(|| {
-        let broker = broker(&[("auto.create.topics.enable", "false")]);
-        let producer = producer(&broker.bootstrap(), SHORT);
-        let error =
-            producer.send(&Record::to("nowhere").key("k")).unwrap().wait(LIMIT).unwrap_err();
+        let cluster = Cluster::start_with(&[("auto.create.topics.enable", "false")]);
+        let nowhere = fresh("nowhere");
+        let producer = producer(&cluster.bootstrap(), SHORT);
+        let error = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownTopic, "{error:?}");
-        assert_eq!((error.topic(), error.outcome()), (Some("nowhere"), Some(Outcome::NotSent)));
+        assert_eq!((error.topic(), error.outcome()), (Some(&*nowhere), Some(Outcome::NotSent)));
         producer.close(LIMIT).unwrap();
     });
 }
@@ -276,19 +269,19 @@ fn what_no_topic_can_be_called_is_refused_at_once() {
 #[test]
 fn a_record_larger_than_the_limit_is_refused_and_one_at_the_limit_is_not() {
     within_limit(|| {
-        let broker = broker(&[]);
-        let producer = producer(&broker.bootstrap(), &[("max.request.size", "10000")]);
+        let (cluster, topic) = Cluster::with_topic(1);
+        let producer = producer(&cluster.bootstrap(), &[("max.request.size", "10000")]);
         // Header of the batch, and length, attributes, deltas and lengths of key and value.
-        let fits = |len: usize| producer.send(&Record::to("orders").value(&vec![7; len]));
+        let fits = |len: usize| producer.send(&Record::to(&topic).value(&vec![7; len]));
         let largest = (9_000..10_000).rev().find(|&len| fits(len).is_ok()).unwrap();
         assert!(largest > 9_900, "{largest}");
         let error = fits(largest + 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RecordTooLarge);
-        assert_eq!((error.topic(), error.outcome()), (Some("orders"), Some(Outcome::NotSent)));
+        assert_eq!((error.topic(), error.outcome()), (Some(&*topic), Some(Outcome::NotSent)));
         assert!(error.to_string().contains("10000"), "{error}");
         fits(largest).unwrap().wait(LIMIT).unwrap();
         let header = [Header::new("h", &[7; 10_000])];
-        let error = producer.send(&Record::to("orders").headers(&header)).unwrap_err();
+        let error = producer.send(&Record::to(&topic).headers(&header)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RecordTooLarge);
         producer.close(LIMIT).unwrap();
         assert_eq!(producer.stats().failed, 0, "what was refused never counted as sent");
@@ -298,15 +291,15 @@ fn a_record_larger_than_the_limit_is_refused_and_one_at_the_limit_is_not() {
 #[test]
 fn a_record_larger_than_the_broker_takes_fails_alone() {
     within_limit(|| {
-        let broker = broker(&[("message.max.bytes", "2000")]);
+        let cluster = Cluster::start();
+        let topic = cluster.topic_with(1, &[("max.message.bytes", "2000")]);
         // Known first, so that the others travel together.
-        let producer = producer(&broker.bootstrap(), &[("linger.ms", "1000")]);
-        producer.send(&Record::to("orders").value("first")).unwrap().wait(LIMIT).unwrap();
+        let producer = producer(&cluster.bootstrap(), &[("linger.ms", "1000")]);
+        producer.send(&Record::to(&topic).value("first")).unwrap().wait(LIMIT).unwrap();
         let large = vec![7; 3_000];
         let values: Vec<Vec<u8>> =
             (0..101).map(|at| if at == 50 { large.clone() } else { vec![at; 100] }).collect();
-        let records: Vec<_> =
-            values.iter().map(|value| Record::to("orders").value(value)).collect();
+        let records: Vec<_> = values.iter().map(|value| Record::to(&topic).value(value)).collect();
         let results = producer.send_many(&records).wait(LIMIT);
         let mut offset = 0;
         for (at, result) in results.into_iter().enumerate() {
@@ -314,7 +307,7 @@ fn a_record_larger_than_the_broker_takes_fails_alone() {
                 let error = result.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::RecordTooLarge, "{error:?}");
                 assert_eq!(error.outcome(), Some(Outcome::Rejected));
-                assert_eq!((error.topic(), error.partition()), (Some("orders"), Some(0)));
+                assert_eq!((error.topic(), error.partition()), (Some(&*topic), Some(0)));
                 assert!(error.kafka_code().is_some());
             } else {
                 offset += 1;
@@ -328,9 +321,9 @@ fn a_record_larger_than_the_broker_takes_fails_alone() {
 #[test]
 fn a_partition_that_is_not_there_is_refused() {
     within_limit(|| {
-        let broker = broker(&[("num.partitions", "3")]);
-        let producer = producer(&broker.bootstrap(), &[]);
-        let to = |partition| Record::to("orders").key("k").partition(partition);
+        let (cluster, topic) = Cluster::with_topic(3);
+        let producer = producer(&cluster.bootstrap(), &[]);
+        let to = |partition| Record::to(&topic).key("k").partition(partition);
         // Not known yet: what is wrong in any case is refused at once, the rest when it is known.
         assert_eq!(producer.send(&to(-1)).unwrap_err().kind(), ErrorKind::InvalidPartition);
         let late = producer.send(&to(3)).unwrap();
@@ -340,7 +333,7 @@ fn a_partition_that_is_not_there_is_refused() {
         let at_once = producer.send(&to(3)).unwrap_err();
         for error in [late, at_once] {
             assert_eq!(error.kind(), ErrorKind::InvalidPartition);
-            assert_eq!((error.topic(), error.partition()), (Some("orders"), Some(3)));
+            assert_eq!((error.topic(), error.partition()), (Some(&*topic), Some(3)));
             assert_eq!(error.outcome(), Some(Outcome::NotSent));
             assert!(error.to_string().contains("0 to 2"), "{error}");
         }
@@ -355,13 +348,13 @@ fn a_partition_that_is_not_there_is_refused() {
 #[test]
 fn a_closed_producer_refuses_every_call_and_a_second_close_does_nothing() {
     within_limit(|| {
-        let broker = broker(&[]);
-        let producer = producer(&broker.bootstrap(), &[]);
-        producer.send(&Record::to("orders")).unwrap().wait(LIMIT).unwrap();
+        let (cluster, topic) = Cluster::with_topic(1);
+        let producer = producer(&cluster.bootstrap(), &[]);
+        producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
         let clone = producer.clone();
         producer.close(LIMIT).unwrap();
         for producer in [&producer, &clone] {
-            let record = Record::to("orders");
+            let record = Record::to(&topic);
             let mut errors = vec![producer.send(&record).unwrap_err()];
             errors.push(producer.try_send(&record).unwrap_err());
             errors.extend(producer.send_many(&[record]).wait(LIMIT).pop().unwrap().err());

@@ -3,27 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::sync::mpsc;
 
 use clients::{member, producer};
+use cluster::Cluster;
 use ottla::{ErrorKind, Record};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, timed, within_limit};
-
-fn broker() -> Broker {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic("orders", 1).unwrap();
-    broker
-}
 
 /// confluentinc/librdkafka#4519, fede1024/rust-rdkafka#509: a close in a callback waited for itself.
 #[test]
 fn a_delivery_callback_may_close_its_producer() {
     within_limit(|| {
-        let broker = broker();
-        let producer = producer(&broker.bootstrap(), &[]);
+        let (cluster, topic) = Cluster::with_topic(1);
+        let producer = producer(&cluster.bootstrap(), &[]);
         let (tell, told) = mpsc::channel();
         let closes = producer.clone();
         let callbacks = producer
@@ -33,7 +28,7 @@ fn a_delivery_callback_may_close_its_producer() {
             })
             .unwrap();
         for number in 0..100 {
-            callbacks.send(&Record::to("orders").value("v"), number).unwrap();
+            callbacks.send(&Record::to(&topic).value("v"), number).unwrap();
         }
         for number in 0..100 {
             let (of, result, closed) = told.recv_timeout(LIMIT).unwrap();
@@ -43,7 +38,7 @@ fn a_delivery_callback_may_close_its_producer() {
                 closed.unwrap();
             }
         }
-        let late = callbacks.send(&Record::to("orders").value("v"), 100).unwrap_err();
+        let late = callbacks.send(&Record::to(&topic).value("v"), 100).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::Closed);
         producer.close(LIMIT).unwrap();
     });
@@ -53,13 +48,13 @@ fn a_delivery_callback_may_close_its_producer() {
 #[test]
 fn records_that_are_still_held_hold_up_no_close_and_stay_readable() {
     within_limit(|| {
-        let broker = broker();
-        let producer = producer(&broker.bootstrap(), &[]);
+        let (cluster, topic) = Cluster::with_topic(1);
+        let producer = producer(&cluster.bootstrap(), &[]);
         for number in 0..1000_u32 {
-            drop(producer.send(&Record::to("orders").value(&number.to_be_bytes())).unwrap());
+            drop(producer.send(&Record::to(&topic).value(&number.to_be_bytes())).unwrap());
         }
         producer.close(LIMIT).unwrap();
-        let consumer = member(&broker.bootstrap(), "orders", &[]);
+        let consumer = member(&cluster.bootstrap(), &topic, &[]);
         let record = consumer.poll(LIMIT).unwrap().unwrap();
         let batch = consumer.poll_batch(LIMIT).unwrap().unwrap();
         let closing = consumer.clone();
@@ -68,7 +63,7 @@ fn records_that_are_still_held_hold_up_no_close_and_stay_readable() {
         assert!(took < LIMIT / 2, "it waited for its deadline: {took:?}");
         assert_eq!(consumer.try_poll().unwrap_err().kind(), ErrorKind::Closed);
         drop(consumer);
-        broker.stop(LIMIT).unwrap();
+        drop(cluster);
         assert_eq!(record.value(), Some(&0_u32.to_be_bytes()[..]));
         for row in batch.records() {
             let number = u32::try_from(row.offset).unwrap();

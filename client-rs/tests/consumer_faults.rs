@@ -3,27 +3,21 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 #![allow(clippy::disallowed_methods, reason = "tests measure real time against a limit")]
 
+mod clients;
+mod cluster;
+mod patience;
+
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use clients::{member_options, nobody};
+use cluster::{Cluster, fresh};
 use ottla::{Commit, Consumer, ErrorKind, Options, TopicPartition};
-use ottla_broker::{Broker, BrokerConfig};
+use patience::LIMIT;
 
-/// Far longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(30);
-
-fn consumer(bootstrap: &str) -> Consumer {
-    let options = Options::new()
-        .set("bootstrap.servers", bootstrap)
-        .and_then(|options| options.set("group.id", "g"))
-        .unwrap();
-    Consumer::new(&options).unwrap()
-}
-
-/// An address where nobody listens.
-fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+/// A member of a topic's own group, as soon as it subscribes.
+fn consumer(bootstrap: &str, topic: &str) -> Consumer {
+    Consumer::new(&member_options(bootstrap, topic, &[])).unwrap()
 }
 
 /// Asks until an error comes.
@@ -41,7 +35,7 @@ fn fault(consumer: &Consumer) -> ottla::Error {
 #[test]
 fn nobody_listening_is_an_error_and_no_hang() {
     let address = nobody();
-    let consumer = consumer(&address);
+    let consumer = consumer(&address, "t");
     consumer.subscribe(&["t"]).unwrap();
     let error = fault(&consumer);
     assert_eq!(error.kind(), ErrorKind::Connect, "{error:?}");
@@ -60,7 +54,7 @@ fn nobody_listening_is_an_error_and_no_hang() {
 #[test]
 fn a_peer_that_never_answers_holds_no_call_longer_than_its_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let consumer = consumer(&listener.local_addr().unwrap().to_string());
+    let consumer = consumer(&listener.local_addr().unwrap().to_string(), "t");
     consumer.subscribe(&["t"]).unwrap();
     let began = Instant::now();
     assert!(consumer.poll(Duration::from_millis(50)).unwrap().is_none());
@@ -73,11 +67,11 @@ fn a_peer_that_never_answers_holds_no_call_longer_than_its_time() {
 
 #[test]
 fn a_topic_that_does_not_exist_is_named() {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    let consumer = consumer(&broker.bootstrap());
-    consumer.subscribe(&["nope"]).unwrap();
+    let (cluster, nope) = (Cluster::start(), fresh("nope"));
+    let consumer = consumer(&cluster.bootstrap(), &nope);
+    consumer.subscribe(&[&nope]).unwrap();
     let error = fault(&consumer);
-    assert_eq!((error.kind(), error.topic()), (ErrorKind::UnknownTopic, Some("nope")));
+    assert_eq!((error.kind(), error.topic()), (ErrorKind::UnknownTopic, Some(&*nope)));
     assert!(error.retriable(), "it may come to be");
     consumer.close(LIMIT).unwrap();
 }
@@ -109,14 +103,13 @@ fn what_cannot_be_meant_is_refused_at_the_call() {
 
 #[test]
 fn dropping_a_consumer_does_not_wait() {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic("t", 1).unwrap();
+    let (cluster, topic) = Cluster::with_topic(1);
     for _ in 0..20 {
-        let consumer = consumer(&broker.bootstrap());
-        consumer.subscribe(&["t"]).unwrap();
+        let consumer = consumer(&cluster.bootstrap(), &topic);
+        consumer.subscribe(&[&topic]).unwrap();
     }
-    let consumer = consumer(&broker.bootstrap());
-    consumer.subscribe(&["t"]).unwrap();
+    let consumer = consumer(&cluster.bootstrap(), &topic);
+    consumer.subscribe(&[&topic]).unwrap();
     let deadline = Instant::now() + LIMIT;
     while consumer.assignment().is_empty() {
         assert!(Instant::now() < deadline, "members that were dropped still hold the partition");

@@ -1,45 +1,29 @@
-//! Consumers of a group against the embedded broker.
+//! Consumers of a group.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 #![allow(clippy::disallowed_methods, reason = "tests wait in real time, up to a limit")]
+
+mod clients;
+mod cluster;
+mod patience;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ottla::{
-    Batch, Commit, Consumer, ErrorKind, OffsetAndMetadata, Options, Producer, Record,
-    TopicPartition,
-};
-use ottla_broker::{Broker, BrokerConfig};
+use clients::{member_options, producer};
+use cluster::{Cluster, fresh};
+use ottla::{Batch, Commit, Consumer, ErrorKind, OffsetAndMetadata, Record, TopicPartition};
+use patience::{LIMIT, block_on, wait_until};
 
-/// Far longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(30);
-
-fn broker(topic: &str, partitions: i32) -> Broker {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic(topic, partitions).unwrap();
-    broker
-}
-
-fn options(broker: &Broker, more: &[(&str, &str)]) -> Options {
-    let options = Options::new().set("bootstrap.servers", &broker.bootstrap()).unwrap();
-    more.iter().fold(options, |options, (name, value)| options.set(name, value).unwrap())
-}
-
-fn member(broker: &Broker, topic: &str, more: &[(&str, &str)]) -> Consumer {
-    let options = options(broker, &[("group.id", "g"), ("auto.offset.reset", "earliest")]);
-    let options =
-        more.iter().fold(options, |options, (name, value)| options.set(name, value).unwrap());
-    let consumer = Consumer::new(&options).unwrap();
-    consumer.subscribe(&[topic]).unwrap();
-    consumer
+fn member(cluster: &Cluster, topic: &str, more: &[(&str, &str)]) -> Consumer {
+    clients::member(&cluster.bootstrap(), topic, more)
 }
 
 /// Sends the numbers of a range, each to the partition that its value modulo `partitions` names.
-fn produce(broker: &Broker, topic: &str, partitions: i32, numbers: std::ops::Range<i32>) {
-    let producer = Producer::new(&options(broker, &[])).unwrap();
+fn produce(cluster: &Cluster, topic: &str, partitions: i32, numbers: std::ops::Range<i32>) {
+    let producer = producer(&cluster.bootstrap(), &[]);
     for number in numbers {
         let value = number.to_string();
         let record = Record::to(topic).key("k").value(&value).partition(number % partitions);
@@ -65,30 +49,22 @@ fn read(consumer: &Consumer, count: usize) -> Vec<i32> {
     numbers
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn records_come_with_all_that_belongs_to_them() {
-    let broker = broker("orders", 1);
-    let producer = Producer::new(&options(&broker, &[])).unwrap();
+    let (cluster, t) = Cluster::with_topic(1);
+    let producer = producer(&cluster.bootstrap(), &[]);
     let headers = [
         ottla::Header::new("a", b"1"),
         ottla::Header { key: "b", value: None },
         ottla::Header::new("a", b""),
     ];
-    let full = Record::to("orders").key("k").value("v").headers(&headers).timestamp(1_234);
+    let full = Record::to(&t).key("k").value("v").headers(&headers).timestamp(1_234);
     producer.send(&full).unwrap();
-    producer.send(&Record::to("orders").key("")).unwrap();
+    producer.send(&Record::to(&t).key("")).unwrap();
     producer.close(LIMIT).unwrap();
-    let consumer = member(&broker, "orders", &[]);
+    let consumer = member(&cluster, &t, &[]);
     let record = consumer.poll(LIMIT).unwrap().unwrap();
-    assert_eq!((record.topic(), record.partition(), record.offset()), ("orders", 0, 0));
+    assert_eq!((record.topic(), record.partition(), record.offset()), (&*t, 0, 0));
     assert_eq!((record.key(), record.value()), (Some(&b"k"[..]), Some(&b"v"[..])));
     assert_eq!(record.timestamp(), 1_234);
     let found: Vec<_> = record.headers().iter().collect();
@@ -97,16 +73,16 @@ fn records_come_with_all_that_belongs_to_them() {
     assert_eq!((second.offset(), second.key(), second.value()), (1, Some(&b""[..]), None));
     consumer.close(LIMIT).unwrap();
     drop(consumer);
-    broker.stop(LIMIT).unwrap();
+    drop(cluster);
     assert_eq!(record.value(), Some(&b"v"[..]), "good after consumer and broker are gone");
     assert_eq!(second.leader_epoch(), record.leader_epoch());
 }
 
 #[test]
 fn every_record_comes_once_in_the_order_of_its_partition() {
-    let broker = broker("t", 4);
-    produce(&broker, "t", 4, 0..20_000);
-    let consumer = member(&broker, "t", &[]);
+    let (cluster, t) = Cluster::with_topic(4);
+    produce(&cluster, &t, 4, 0..20_000);
+    let consumer = member(&cluster, &t, &[]);
     let mut last = BTreeMap::new();
     let numbers = read(&consumer, 20_000);
     for &number in &numbers {
@@ -124,9 +100,9 @@ fn every_record_comes_once_in_the_order_of_its_partition() {
 
 #[test]
 fn two_members_share_the_partitions_and_one_gets_them_all_when_the_other_leaves() {
-    let broker = broker("t", 4);
-    let first = member(&broker, "t", &[("heartbeat.interval.ms", "50")]);
-    let second = member(&broker, "t", &[("heartbeat.interval.ms", "50")]);
+    let (cluster, t) = Cluster::with_topic(4);
+    let first = member(&cluster, &t, &[("heartbeat.interval.ms", "50")]);
+    let second = member(&cluster, &t, &[("heartbeat.interval.ms", "50")]);
     let mut seen = Vec::new();
     let mut drain = |from: &Consumer| {
         while let Some(record) = from.poll(Duration::from_millis(1)).unwrap() {
@@ -138,7 +114,7 @@ fn two_members_share_the_partitions_and_one_gets_them_all_when_the_other_leaves(
         drain(&second);
         first.assignment().len() == 2 && second.assignment().len() == 2
     });
-    produce(&broker, "t", 4, 0..1_000);
+    produce(&cluster, &t, 4, 0..1_000);
     let (mut one, mut two) = (0, 0);
     wait_until("a record for each", || {
         one += usize::from(first.poll(Duration::from_millis(1)).unwrap().is_some());
@@ -150,7 +126,7 @@ fn two_members_share_the_partitions_and_one_gets_them_all_when_the_other_leaves(
     assert!(first.poll(Duration::ZERO).unwrap().is_none());
     assert!(second.poll(Duration::ZERO).unwrap().is_none());
     second.close(LIMIT).unwrap();
-    produce(&broker, "t", 4, 1_000..2_000);
+    produce(&cluster, &t, 4, 1_000..2_000);
     let mut numbers = read(&first, 1_000);
     numbers.sort_unstable();
     assert_eq!(numbers, (1_000..2_000).collect::<Vec<_>>(), "none lost, none twice");
@@ -160,14 +136,17 @@ fn two_members_share_the_partitions_and_one_gets_them_all_when_the_other_leaves(
 
 #[test]
 fn members_that_come_and_go_under_load_read_every_record_once() {
-    let broker = Arc::new(broker("t", 6));
+    let (cluster, t) = Cluster::with_topic(6);
     let total = 30_000;
     let counts: Arc<Vec<AtomicU32>> = Arc::new((0..total).map(|_| AtomicU32::new(0)).collect());
     let read = Arc::new(AtomicU32::new(0));
+    let (bootstrap, topic) = (cluster.bootstrap(), t.clone());
     let start = |stop_after: Option<u32>| {
-        let (broker, counts, read) = (Arc::clone(&broker), Arc::clone(&counts), Arc::clone(&read));
+        let (counts, read) = (Arc::clone(&counts), Arc::clone(&read));
+        let (bootstrap, topic) = (bootstrap.clone(), topic.clone());
         std::thread::spawn(move || {
-            let consumer = member(&broker, "t", &[("heartbeat.interval.ms", "20")]);
+            let quick = [("heartbeat.interval.ms", "20")];
+            let consumer = clients::member(&bootstrap, &topic, &quick);
             let mut own = 0;
             let deadline = Instant::now() + LIMIT;
             while read.load(Ordering::SeqCst) < total && stop_after.is_none_or(|stop| own < stop) {
@@ -191,7 +170,7 @@ fn members_that_come_and_go_under_load_read_every_record_once() {
     let stays = start(None);
     let leaves = start(Some(2_000));
     for from in (0..30_000).step_by(3_000) {
-        produce(&broker, "t", 6, from..from + 3_000);
+        produce(&cluster, &t, 6, from..from + 3_000);
     }
     leaves.join().unwrap();
     let joins = start(None);
@@ -203,46 +182,46 @@ fn members_that_come_and_go_under_load_read_every_record_once() {
 
 #[test]
 fn a_new_member_goes_on_where_the_group_has_come_to() {
-    let broker = broker("t", 1);
-    produce(&broker, "t", 1, 0..100);
-    let part = TopicPartition::new("t", 0);
+    let (cluster, t) = Cluster::with_topic(1);
+    produce(&cluster, &t, 1, 0..100);
+    let part = TopicPartition::new(&*t, 0);
     let manual = [("enable.auto.commit", "false"), ("max.poll.records", "10")];
-    let consumer = member(&broker, "t", &manual);
+    let consumer = member(&cluster, &t, &manual);
     let batch = consumer.poll_batch(LIMIT).unwrap().unwrap();
     assert_eq!((batch.len(), batch.base_offset(), batch.last_offset()), (10, 0, 9));
     consumer.poll_batch(LIMIT).unwrap().unwrap();
     consumer.commit(Commit::Batch(&batch), LIMIT).unwrap();
-    let committed = consumer.committed(&[part.clone(), TopicPartition::new("t", 7)], LIMIT);
+    let committed = consumer.committed(&[part.clone(), TopicPartition::new(&*t, 7)], LIMIT);
     assert_eq!(committed.unwrap()[0], (part.clone(), Some(10)));
     consumer.close(LIMIT).unwrap();
 
-    let consumer = member(&broker, "t", &manual);
+    let consumer = member(&cluster, &t, &manual);
     let record = consumer.poll(LIMIT).unwrap().unwrap();
     assert_eq!(record.offset(), 10, "the second batch was never committed");
     consumer.commit(Commit::Record(&record), LIMIT).unwrap();
     consumer.commit_soon(Commit::Record(&record)).unwrap();
     consumer.close(LIMIT).unwrap();
 
-    let consumer = member(&broker, "t", &manual);
+    let consumer = member(&cluster, &t, &manual);
     assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 11);
     consumer.commit(Commit::Offsets(&[(part, 50)]), LIMIT).unwrap();
     consumer.close(LIMIT).unwrap();
 
-    let consumer = member(&broker, "t", &manual);
+    let consumer = member(&cluster, &t, &manual);
     assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 50);
     consumer.close(LIMIT).unwrap();
 }
 
 #[test]
 fn finished_work_is_committed_at_close_without_being_asked() {
-    let broker = broker("t", 1);
-    produce(&broker, "t", 1, 0..10);
-    let consumer = member(&broker, "t", &[]);
+    let (cluster, t) = Cluster::with_topic(1);
+    produce(&cluster, &t, 1, 0..10);
+    let consumer = member(&cluster, &t, &[]);
     for offset in 0..4 {
         assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), offset);
     }
     consumer.close(LIMIT).unwrap();
-    let consumer = member(&broker, "t", &[]);
+    let consumer = member(&cluster, &t, &[]);
     let record = consumer.poll(LIMIT).unwrap().unwrap();
     assert_eq!(record.offset(), 3, "the fourth was still open");
     consumer.close(LIMIT).unwrap();
@@ -250,11 +229,11 @@ fn finished_work_is_committed_at_close_without_being_asked() {
 
 #[test]
 fn seek_and_pause_take_effect_at_once() {
-    let broker = broker("t", 2);
-    produce(&broker, "t", 2, 0..100);
-    let consumer = member(&broker, "t", &[]);
+    let (cluster, t) = Cluster::with_topic(2);
+    produce(&cluster, &t, 2, 0..100);
+    let consumer = member(&cluster, &t, &[]);
     read(&consumer, 100);
-    let (even, odd) = (TopicPartition::new("t", 0), TopicPartition::new("t", 1));
+    let (even, odd) = (TopicPartition::new(&*t, 0), TopicPartition::new(&*t, 1));
     for offset in [40, 0, 17] {
         consumer.pause(std::slice::from_ref(&even)).unwrap();
         consumer.seek(&even, offset).unwrap();
@@ -264,14 +243,14 @@ fn seek_and_pause_take_effect_at_once() {
         assert_eq!((record.partition(), record.offset()), (0, offset));
     }
     consumer.pause(std::slice::from_ref(&odd)).unwrap();
-    produce(&broker, "t", 2, 100..102);
+    produce(&cluster, &t, 2, 100..102);
     consumer.seek(&even, 50).unwrap();
     let record = consumer.poll(LIMIT).unwrap().unwrap();
     assert_eq!((record.partition(), number(record.value())), (0, 100));
     assert!(consumer.poll(Duration::from_millis(50)).unwrap().is_none(), "the other is paused");
     consumer.resume(std::slice::from_ref(&odd)).unwrap();
     assert_eq!(number(consumer.poll(LIMIT).unwrap().unwrap().value()), 101);
-    let other = TopicPartition::new("t", 9);
+    let other = TopicPartition::new(&*t, 9);
     assert_eq!(consumer.seek(&other, 0).unwrap_err().kind(), ErrorKind::NotAssigned);
     assert_eq!(consumer.pause(&[other]).unwrap_err().kind(), ErrorKind::NotAssigned);
     assert_eq!(consumer.seek(&even, -1).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -280,15 +259,15 @@ fn seek_and_pause_take_effect_at_once() {
 
 #[test]
 fn a_commit_for_a_partition_that_went_away_is_fenced() {
-    let broker = broker("t", 2);
-    produce(&broker, "t", 2, 0..20);
+    let (cluster, t) = Cluster::with_topic(2);
+    produce(&cluster, &t, 2, 0..20);
     let quick = [("heartbeat.interval.ms", "20"), ("enable.auto.commit", "false")];
-    let first = member(&broker, "t", &quick);
+    let first = member(&cluster, &t, &quick);
     let mut held: Vec<Batch> = Vec::new();
     while held.iter().map(Batch::len).sum::<usize>() < 20 {
         held.push(first.poll_batch(LIMIT).unwrap().unwrap());
     }
-    let second = member(&broker, "t", &quick);
+    let second = member(&cluster, &t, &quick);
     wait_until("a share for the second", || {
         let polled = first.poll_batch(Duration::from_millis(1)).unwrap();
         let other = second.try_poll_batch().unwrap();
@@ -312,54 +291,33 @@ fn a_commit_for_a_partition_that_went_away_is_fenced() {
 
 #[test]
 fn a_task_is_woken_by_records_and_loses_none_when_dropped() {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Wake, Waker};
+    use std::task::{Context, Waker};
 
-    struct Thread(std::thread::Thread);
-    impl Wake for Thread {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        let waker = Waker::from(Arc::new(Thread(std::thread::current())));
-        let mut future = pin!(future);
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return result;
-            }
-            assert!(Instant::now() < deadline, "the future does not end");
-            std::thread::park_timeout(Duration::from_secs(1));
-        }
-    }
-
-    let broker = broker("t", 1);
-    let consumer = member(&broker, "t", &[]);
+    let (cluster, t) = Cluster::with_topic(1);
+    let consumer = member(&cluster, &t, &[]);
     let mut dropped = Box::pin(consumer.next_batch());
     let waker = Waker::noop();
     assert!(dropped.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
     drop(dropped);
-    produce(&broker, "t", 1, 0..10);
+    produce(&cluster, &t, 1, 0..10);
     let mut count = 0;
     while count < 10 {
-        let batch = block_on(consumer.next_batch()).unwrap().unwrap();
+        let batch = block_on(consumer.next_batch()).0.unwrap().unwrap();
         assert_eq!(number(batch.get(0).unwrap().value), i32::try_from(count).unwrap());
         count += batch.len();
     }
-    block_on(consumer.commit_async(Commit::Finished)).unwrap();
-    let part = TopicPartition::new("t", 0);
-    let committed = block_on(consumer.committed_async(std::slice::from_ref(&part))).unwrap();
+    block_on(consumer.commit_async(Commit::Finished)).0.unwrap();
+    let part = TopicPartition::new(&*t, 0);
+    let committed = block_on(consumer.committed_async(std::slice::from_ref(&part))).0.unwrap();
     assert_eq!(committed, [(part, Some(10))]);
-    block_on(consumer.close_async(LIMIT)).unwrap();
-    assert_eq!(block_on(consumer.next()).unwrap_err().kind(), ErrorKind::Closed);
+    block_on(consumer.close_async(LIMIT)).0.unwrap();
+    assert_eq!(block_on(consumer.next()).0.unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[test]
 fn wakeup_ends_a_waiting_poll_and_close_another() {
-    let broker = broker("t", 1);
-    let consumer = member(&broker, "t", &[]);
+    let (cluster, t) = Cluster::with_topic(1);
+    let consumer = member(&cluster, &t, &[]);
     for last in [false, true] {
         let waiting = consumer.clone();
         let thread = std::thread::spawn(move || waiting.poll(LIMIT));
@@ -373,18 +331,18 @@ fn wakeup_ends_a_waiting_poll_and_close_another() {
     }
     consumer.close(Duration::ZERO).unwrap();
     assert_eq!(consumer.poll(LIMIT).unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(consumer.subscribe(&["t"]).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(consumer.subscribe(&[&t]).unwrap_err().kind(), ErrorKind::Closed);
     let error = consumer.commit(Commit::Finished, LIMIT).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
 }
 
 #[test]
 fn a_hook_tells_that_records_are_ready() {
-    let broker = broker("t", 1);
-    let consumer = member(&broker, "t", &[]);
+    let (cluster, t) = Cluster::with_topic(1);
+    let consumer = member(&cluster, &t, &[]);
     let (tell, told) = std::sync::mpsc::channel();
     consumer.on_ready(move || tell.send(()).unwrap());
-    produce(&broker, "t", 1, 0..10);
+    produce(&cluster, &t, 1, 0..10);
     let mut count = 0;
     while count < 10 {
         told.recv_timeout(LIMIT).unwrap();
@@ -398,11 +356,11 @@ fn a_hook_tells_that_records_are_ready() {
 
 #[test]
 fn offsets_are_committed_with_what_the_program_keeps_beside_them() {
-    let broker = broker("t", 2);
-    produce(&broker, "t", 2, 0..20);
-    let consumer = member(&broker, "t", &[("enable.auto.commit", "false")]);
+    let (cluster, t) = Cluster::with_topic(2);
+    produce(&cluster, &t, 2, 0..20);
+    let consumer = member(&cluster, &t, &[("enable.auto.commit", "false")]);
     read(&consumer, 20);
-    let place = |index| TopicPartition::new("t", index);
+    let place = |index| TopicPartition::new(&*t, index);
     let named = |offset, leader_epoch, metadata: &str| OffsetAndMetadata {
         offset,
         leader_epoch,
@@ -438,21 +396,23 @@ fn offsets_are_committed_with_what_the_program_keeps_beside_them() {
 
 #[test]
 fn a_consumer_of_a_pattern_reads_topics_that_come_later() {
-    let broker = broker("orders-1", 1);
-    broker.create_topic("other", 1).unwrap();
-    let set = [("group.id", "g"), ("auto.offset.reset", "earliest")];
-    let options = options(&broker, &set).set("metadata.max.age.ms", "50").unwrap();
+    let (cluster, other) = Cluster::with_topic(1);
+    let orders = fresh("orders");
+    let (first, second) = (format!("{orders}-1"), format!("{orders}-2"));
+    cluster.make_topic(&first, 1);
+    let often = [("metadata.max.age.ms", "50")];
+    let options = member_options(&cluster.bootstrap(), &orders, &often);
     let consumer = Consumer::new(&options).unwrap();
-    let error = consumer.subscribe_pattern("orders-(").unwrap_err();
+    let error = consumer.subscribe_pattern(&format!("{orders}-(")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    consumer.subscribe_pattern("orders-.*").unwrap();
-    produce(&broker, "other", 1, 0..5);
-    produce(&broker, "orders-1", 1, 0..5);
+    consumer.subscribe_pattern(&format!("{orders}-.*")).unwrap();
+    produce(&cluster, &other, 1, 0..5);
+    produce(&cluster, &first, 1, 0..5);
     assert_eq!(read(&consumer, 5), [0, 1, 2, 3, 4]);
-    broker.create_topic("orders-2", 1).unwrap();
-    produce(&broker, "orders-2", 1, 10..15);
+    cluster.make_topic(&second, 1);
+    produce(&cluster, &second, 1, 10..15);
     assert_eq!(read(&consumer, 5), [10, 11, 12, 13, 14]);
     let has: Vec<String> = consumer.assignment().iter().map(ToString::to_string).collect();
-    assert_eq!(has, ["orders-1-0", "orders-2-0"], "a pattern is of whole names");
+    assert_eq!(has, [format!("{first}-0"), format!("{second}-0")], "a pattern is of whole names");
     consumer.close(LIMIT).unwrap();
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure real time, and print it")]
 
 mod clients;
+mod cluster;
 mod elsewhere;
 mod patience;
 
@@ -12,35 +13,30 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clients::{member, member_options, producer, read_all};
+use clients::{group_of, member, member_options, producer, read_all};
+use cluster::{Cluster, fresh};
 use elsewhere::{BrokerElsewhere, Elsewhere};
 use ottla::{Commit, Consumer, Producer, Record, TopicPartition};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, wait_until};
 
-/// Short enough to see a member go; the broker must allow it.
+/// An option of the broker, for members that are soon taken for gone.
+const SHORT_SESSIONS: (&str, &str) = ("group.min.session.timeout.ms", "100");
 const QUICK: &[(&str, &str)] = &[("heartbeat.interval.ms", "50")];
 const A_WHILE: Duration = Duration::from_millis(20);
 
-fn broker(topic: &str, partitions: i32) -> Broker {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic(topic, partitions).unwrap();
-    broker
-}
-
 /// Sends the numbers of a range, in turn to each of so many partitions.
-fn send_numbers(producer: &Producer, partitions: u32, numbers: std::ops::Range<u32>) {
+fn send_numbers(producer: &Producer, topic: &str, partitions: u32, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let partition = i32::try_from(number % partitions).unwrap();
         let value = number.to_be_bytes();
-        let record = Record::to("orders").partition(partition).value(&value);
+        let record = Record::to(topic).partition(partition).value(&value);
         drop(producer.send(&record).unwrap());
     }
 }
 
-fn send_and_close(bootstrap: &str, partitions: u32, numbers: std::ops::Range<u32>) {
+fn send_and_close(bootstrap: &str, topic: &str, partitions: u32, numbers: std::ops::Range<u32>) {
     let producer = producer(bootstrap, &[]);
-    send_numbers(&producer, partitions, numbers);
+    send_numbers(&producer, topic, partitions, numbers);
     producer.close(LIMIT).unwrap();
 }
 
@@ -92,11 +88,10 @@ fn read_on(consumer: &Consumer, tally: &Tally, enough: usize) -> usize {
 
 #[test]
 fn two_members_share_six_partitions_and_nothing_is_lost_or_doubled_when_one_leaves() {
-    let broker = broker("orders", 6);
-    let bootstrap = broker.bootstrap();
+    let (cluster, topic) = Cluster::with_topic(6);
+    let bootstrap = cluster.bootstrap();
     let pairs = [QUICK[0], ("max.poll.records", "50"), ("enable.auto.commit", "false")];
-    let (stays, leaves) =
-        (member(&bootstrap, "orders", &pairs), member(&bootstrap, "orders", &pairs));
+    let (stays, leaves) = (member(&bootstrap, &topic, &pairs), member(&bootstrap, &topic, &pairs));
     wait_until("an even share", || {
         assert!(stays.poll(Duration::from_millis(1)).unwrap().is_none());
         assert!(leaves.poll(Duration::from_millis(1)).unwrap().is_none());
@@ -106,7 +101,7 @@ fn two_members_share_six_partitions_and_nothing_is_lost_or_doubled_when_one_leav
     thread::scope(|scope| {
         scope.spawn(|| {
             for part in 0..12 {
-                send_and_close(&bootstrap, 6, part * 1_000..(part + 1) * 1_000);
+                send_and_close(&bootstrap, &topic, 6, part * 1_000..(part + 1) * 1_000);
             }
         });
         let leaver = scope.spawn(|| {
@@ -129,16 +124,16 @@ fn two_members_share_six_partitions_and_nothing_is_lost_or_doubled_when_one_leav
 
 #[test]
 fn another_member_takes_over_from_one_that_was_killed() {
-    let broker =
-        BrokerElsewhere::in_memory(&["group.min.session.timeout.ms=100", "num.partitions=2"]);
-    let bootstrap = broker.bootstrap();
-    send_and_close(bootstrap, 2, 0..100);
+    let cluster = Cluster::start_with(&[SHORT_SESSIONS]);
+    let topic = cluster.topic(2);
+    let bootstrap = cluster.bootstrap();
+    send_and_close(&bootstrap, &topic, 2, 0..100);
     let pairs = [QUICK[0], ("session.timeout.ms", "2000"), ("enable.auto.commit", "false")];
-    let mut victim = Elsewhere::member(&member_options(bootstrap, &pairs), "orders");
+    let mut victim = Elsewhere::member(&member_options(&bootstrap, &topic, &pairs), &topic);
     for _ in 0..100 {
         victim.told();
     }
-    let heir = member(bootstrap, "orders", &pairs);
+    let heir = member(&bootstrap, &topic, &pairs);
     // A rebalance needs the answer of a member that the group takes for alive.
     wait_until("a share for each", || {
         drop(heir.poll(A_WHILE).unwrap());
@@ -167,29 +162,31 @@ fn another_member_takes_over_from_one_that_was_killed() {
 
 #[test]
 fn a_partition_of_a_killed_member_is_read_on_from_what_was_committed() {
-    let broker = BrokerElsewhere::in_memory(&["group.min.session.timeout.ms=100"]);
-    let bootstrap = broker.bootstrap();
-    send_and_close(bootstrap, 1, 0..100);
+    let cluster = Cluster::start_with(&[SHORT_SESSIONS]);
+    let topic = cluster.topic(1);
+    let bootstrap = cluster.bootstrap();
+    send_and_close(&bootstrap, &topic, 1, 0..100);
     let pairs = [
         QUICK[0],
         ("session.timeout.ms", "2000"),
         ("auto.commit.interval.ms", "10"),
         ("max.poll.records", "10"),
     ];
-    let mut victim = Elsewhere::member(&member_options(bootstrap, &pairs), "orders");
+    let mut victim = Elsewhere::member(&member_options(&bootstrap, &topic, &pairs), &topic);
     for offset in 0..100 {
         assert_eq!(victim.told(), offset.to_string());
     }
     // It asked for a record more: the hundredth is finished, and committed by and by.
-    let watcher = member(bootstrap, "elsewhere", &[]);
-    let part = TopicPartition::new("orders", 0);
+    let (elsewhere, group) = (cluster.topic(1), group_of(&topic));
+    let watcher = member(&bootstrap, &elsewhere, &[("group.id", &group)]);
+    let part = TopicPartition::new(&*topic, 0);
     wait_until("the commit", || {
         watcher.committed(std::slice::from_ref(&part), LIMIT).unwrap()[0].1 == Some(100)
     });
     watcher.close(LIMIT).unwrap();
     victim.kill();
-    send_and_close(bootstrap, 1, 100..110);
-    let heir = member(bootstrap, "orders", &pairs);
+    send_and_close(&bootstrap, &topic, 1, 100..110);
+    let heir = member(&bootstrap, &topic, &pairs);
     for offset in 100..110 {
         assert_eq!(heir.poll(LIMIT).unwrap().unwrap().offset(), offset);
     }
@@ -198,13 +195,13 @@ fn a_partition_of_a_killed_member_is_read_on_from_what_was_committed() {
 
 #[test]
 fn only_finished_work_is_committed_by_itself() {
-    let broker = broker("orders", 1);
-    let bootstrap = broker.bootstrap();
-    send_and_close(&bootstrap, 1, 0..100);
+    let (cluster, topic) = Cluster::with_topic(1);
+    let bootstrap = cluster.bootstrap();
+    send_and_close(&bootstrap, &topic, 1, 0..100);
     let pairs = [("auto.commit.interval.ms", "5"), ("max.poll.records", "10")];
-    let part = TopicPartition::new("orders", 0);
+    let part = TopicPartition::new(&*topic, 0);
     for first in [0, 10, 20] {
-        let consumer = member(&bootstrap, "orders", &pairs);
+        let consumer = member(&bootstrap, &topic, &pairs);
         let batch = consumer.poll_batch(LIMIT).unwrap().unwrap();
         assert_eq!((batch.base_offset(), batch.len()), (first, 10), "read again, or read on");
         let open = consumer.poll_batch(LIMIT).unwrap().unwrap();
@@ -220,7 +217,7 @@ fn only_finished_work_is_committed_by_itself() {
         }
         drop(consumer);
     }
-    let consumer = member(&bootstrap, "orders", &pairs);
+    let consumer = member(&bootstrap, &topic, &pairs);
     assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 30);
     consumer.close(LIMIT).unwrap();
 }
@@ -228,17 +225,18 @@ fn only_finished_work_is_committed_by_itself() {
 #[test]
 fn commits_without_waiting_are_sent_one_at_a_time_and_the_newest_wins() {
     let broker = BrokerElsewhere::in_memory(&["offsets.topic.num.partitions=1"]);
-    let bootstrap = broker.bootstrap();
-    send_and_close(bootstrap, 1, 0..1_000);
+    let (bootstrap, topic) = (broker.bootstrap(), broker.topic(1));
+    send_and_close(bootstrap, &topic, 1, 0..1_000);
     let pairs = [("enable.auto.commit", "false")];
-    let consumer = member(bootstrap, "orders", &pairs);
+    let consumer = member(bootstrap, &topic, &pairs);
     let mut records = Vec::new();
     while records.len() < 1_000 {
         records.push(consumer.poll(LIMIT).unwrap().unwrap());
     }
+    let key_of_commits = offset_key(&group_of(&topic), &topic);
     let commits = || {
         let mut count = 0;
-        read_all_of_offsets(bootstrap, |key| count += u32::from(key == offset_key("g", "orders")));
+        read_all_of_offsets(bootstrap, |key| count += u32::from(key == key_of_commits));
         count
     };
     assert_eq!(commits(), 0);
@@ -247,7 +245,7 @@ fn commits_without_waiting_are_sent_one_at_a_time_and_the_newest_wins() {
         consumer.commit_soon(Commit::Record(record)).unwrap();
     }
     broker.process().let_go();
-    let part = TopicPartition::new("orders", 0);
+    let part = TopicPartition::new(&*topic, 0);
     wait_until("the newest", || {
         consumer.committed(std::slice::from_ref(&part), LIMIT).unwrap()[0].1 == Some(1_000)
     });
@@ -270,8 +268,7 @@ fn offset_key(group: &str, topic: &str) -> Vec<u8> {
 
 /// Reads the keys in the log of committed offsets, up to a commit of its own.
 fn read_all_of_offsets(bootstrap: &str, mut each: impl FnMut(&[u8])) {
-    static ROUND: AtomicU32 = AtomicU32::new(0);
-    let group = format!("reader of offsets {}", ROUND.fetch_add(1, Ordering::SeqCst));
+    let group = fresh("reader of offsets");
     let pairs = [("group.id", group.as_str()), ("enable.auto.commit", "false")];
     let consumer = member(bootstrap, "__consumer_offsets", &pairs);
     let part = TopicPartition::new("__consumer_offsets", 0);
@@ -296,11 +293,11 @@ fn read_all_of_offsets(bootstrap: &str, mut each: impl FnMut(&[u8])) {
 
 #[test]
 fn seeking_back_gives_the_same_records_again() {
-    let broker = broker("orders", 1);
-    let bootstrap = broker.bootstrap();
-    send_and_close(&bootstrap, 1, 0..1_000);
-    let consumer = member(&bootstrap, "orders", &[]);
-    let part = TopicPartition::new("orders", 0);
+    let (cluster, topic) = Cluster::with_topic(1);
+    let bootstrap = cluster.bootstrap();
+    send_and_close(&bootstrap, &topic, 1, 0..1_000);
+    let consumer = member(&bootstrap, &topic, &[]);
+    let part = TopicPartition::new(&*topic, 0);
     let five = || -> Vec<i64> {
         (0..5).map(|_| consumer.poll(LIMIT).unwrap().unwrap().offset()).collect()
     };
@@ -318,16 +315,16 @@ fn seeking_back_gives_the_same_records_again() {
 
 #[test]
 fn paused_partitions_keep_what_was_fetched() {
-    let broker = broker("orders", 10);
-    let bootstrap = broker.bootstrap();
+    let (cluster, topic) = Cluster::with_topic(10);
+    let bootstrap = cluster.bootstrap();
     let producer = producer(&bootstrap, &[]);
     let value = vec![7; 1_000];
     for number in 0..20_000 {
-        let record = Record::to("orders").value(&value).partition(number % 10);
+        let record = Record::to(&topic).value(&value).partition(number % 10);
         drop(producer.send(&record).unwrap());
     }
     producer.close(LIMIT).unwrap();
-    let consumer = member(&bootstrap, "orders", &[("max.poll.records", "20")]);
+    let consumer = member(&bootstrap, &topic, &[("max.poll.records", "20")]);
     let mut next = BTreeMap::new();
     let (mut count, mut round) = (0, 0);
     while count < 20_000 {
@@ -352,12 +349,13 @@ fn paused_partitions_keep_what_was_fetched() {
 
 #[test]
 fn the_first_record_comes_through_a_new_group() {
-    let broker = broker("orders", 1);
-    let bootstrap = broker.bootstrap();
-    send_and_close(&bootstrap, 1, 0..1);
+    let (cluster, topic) = Cluster::with_topic(1);
+    let bootstrap = cluster.bootstrap();
+    send_and_close(&bootstrap, &topic, 1, 0..1);
     for group in ["first", "second", "third"] {
+        let own = fresh(group);
         let began = Instant::now();
-        let consumer = member(&bootstrap, "orders", &[("group.id", group)]);
+        let consumer = member(&bootstrap, &topic, &[("group.id", &own)]);
         assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 0);
         println!("{group} group: first record after {:?}", began.elapsed());
         consumer.close(LIMIT).unwrap();
@@ -367,14 +365,14 @@ fn the_first_record_comes_through_a_new_group() {
 
 #[test]
 fn a_member_that_did_not_poll_in_time_is_told_and_joins_again() {
-    let broker = broker("orders", 1);
-    let bootstrap = broker.bootstrap();
-    send_and_close(&bootstrap, 1, 0..10);
+    let (cluster, topic) = Cluster::with_topic(1);
+    let bootstrap = cluster.bootstrap();
+    send_and_close(&bootstrap, &topic, 1, 0..10);
     let pairs = [QUICK[0], ("max.poll.interval.ms", "200"), ("enable.auto.commit", "false")];
-    let consumer = member(&bootstrap, "orders", &pairs);
+    let consumer = member(&bootstrap, &topic, &pairs);
     assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 0);
     // It does not poll, so its partition goes to the other.
-    let other = member(&bootstrap, "orders", &[QUICK[0], ("enable.auto.commit", "false")]);
+    let other = member(&bootstrap, &topic, &[QUICK[0], ("enable.auto.commit", "false")]);
     assert_eq!(other.poll(LIMIT).unwrap().unwrap().offset(), 0);
     other.close(LIMIT).unwrap();
     let mut told = Vec::new();
@@ -393,15 +391,14 @@ fn a_member_that_did_not_poll_in_time_is_told_and_joins_again() {
 #[test]
 fn reading_goes_on_when_the_broker_was_killed_and_came_back() {
     let folder = tempfile::tempdir().unwrap();
-    let config = ["num.partitions=3", "group.min.session.timeout.ms=100"];
-    let mut broker = BrokerElsewhere::on(folder.path(), &config);
-    let bootstrap = broker.bootstrap().to_owned();
+    let mut broker = BrokerElsewhere::on(folder.path(), &["group.min.session.timeout.ms=100"]);
+    let (bootstrap, topic) = (broker.bootstrap().to_owned(), broker.topic(3));
     let producer = producer(&bootstrap, &[("retry.backoff.ms", "10")]);
-    send_numbers(&producer, 3, 0..300);
+    send_numbers(&producer, &topic, 3, 0..300);
     producer.flush(LIMIT).unwrap();
     let tally = Tally::of(3_000);
     let pairs = [QUICK[0], ("session.timeout.ms", "2000"), ("auto.commit.interval.ms", "10")];
-    let consumer = member(&bootstrap, "orders", &pairs);
+    let consumer = member(&bootstrap, &topic, &pairs);
     let over = AtomicBool::new(false);
     let (broker, faults) = thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -420,14 +417,14 @@ fn reading_goes_on_when_the_broker_was_killed_and_came_back() {
         };
         seen(300);
         for round in 1..4 {
-            send_numbers(&producer, 3, round * 750 - 450..round * 750);
+            send_numbers(&producer, &topic, 3, round * 750 - 450..round * 750);
             let away = broker.kill();
-            send_numbers(&producer, 3, round * 750..round * 750 + 300);
+            send_numbers(&producer, &topic, 3, round * 750..round * 750 + 300);
             broker = away.back();
             producer.flush(LIMIT).unwrap();
             seen(usize::try_from(round).unwrap() * 750 + 300);
         }
-        send_numbers(&producer, 3, 2_550..3_000);
+        send_numbers(&producer, &topic, 3, 2_550..3_000);
         seen(3_000);
         over.store(true, Ordering::SeqCst);
         (broker, reader.join().unwrap())
@@ -442,21 +439,21 @@ fn reading_goes_on_when_the_broker_was_killed_and_came_back() {
     }
     producer.close(LIMIT).unwrap();
     consumer.close(LIMIT).unwrap();
-    assert_eq!(read_all(broker.bootstrap(), "orders", 3, |_, _, _, _| {}), 3_000);
+    assert_eq!(read_all(broker.bootstrap(), &topic, 3, |_, _, _, _| {}), 3_000);
 }
 
 #[test]
 fn a_fetch_of_much_more_than_its_bytes_is_read_whole_and_in_order() {
-    let broker = broker("orders", 1);
+    let (cluster, topic) = Cluster::with_topic(1);
     let pairs = [("compression.type", "gzip"), ("max.request.size", "20000000")];
-    let producer = producer(&broker.bootstrap(), &pairs);
+    let producer = producer(&cluster.bootstrap(), &pairs);
     let large = vec![b'0'; 9_000_000];
     for at in 0..10 {
         let key = at.to_string();
-        drop(producer.send(&Record::to("orders").key(&key).value(&large)).unwrap());
+        drop(producer.send(&Record::to(&topic).key(&key).value(&large)).unwrap());
     }
     producer.close(LIMIT).unwrap();
-    let consumer = member(&broker.bootstrap(), "orders", &[]);
+    let consumer = member(&cluster.bootstrap(), &topic, &[]);
     let mut keys = Vec::new();
     while keys.len() < 10 {
         let batch = consumer.poll_batch(LIMIT).unwrap().expect("more");

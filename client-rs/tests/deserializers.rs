@@ -3,38 +3,33 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::cell::Cell;
 use std::error::Error as _;
 
 use clients::{member, producer};
+use cluster::Cluster;
 use ottla::{BigEndian, ErrorKind, Header, Plain, Record};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::LIMIT;
-
-fn broker(partitions: i32) -> Broker {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic("t", partitions).unwrap();
-    broker
-}
 
 #[test]
 fn fields_are_read_when_they_are_touched_and_their_bytes_stay() {
-    let broker = broker(1);
-    let producer = producer(&broker.bootstrap(), &[]);
+    let (cluster, t) = Cluster::with_topic(1);
+    let producer = producer(&cluster.bootstrap(), &[]);
     let typed = producer.typed::<i64, str>(BigEndian, Plain);
-    drop(typed.send(&Record::to("t"), Some(&-7), Some("two apples")).unwrap());
-    drop(typed.send(&Record::to("t"), None, None).unwrap());
-    drop(producer.send(&Record::to("t").key("1").value(&[0xff, 0x00])).unwrap());
+    drop(typed.send(&Record::to(&t), Some(&-7), Some("two apples")).unwrap());
+    drop(typed.send(&Record::to(&t), None, None).unwrap());
+    drop(producer.send(&Record::to(&t).key("1").value(&[0xff, 0x00])).unwrap());
     producer.close(LIMIT).unwrap();
-    let consumer = member(&broker.bootstrap(), "t", &[]);
+    let consumer = member(&cluster.bootstrap(), &t, &[]);
     let record = consumer.poll(LIMIT).unwrap().unwrap();
     assert_eq!(record.key_with::<i64>(&BigEndian).unwrap(), Some(-7));
     assert_eq!(record.value_with::<&str>(&Plain).unwrap(), Some("two apples"));
     let calls = Cell::new(0);
     let length = |topic: &str, bytes: &[u8]| {
-        assert_eq!(topic, "t");
+        assert_eq!(topic, t);
         calls.set(calls.get() + 1);
         Ok::<_, std::convert::Infallible>(bytes.len())
     };
@@ -46,8 +41,9 @@ fn fields_are_read_when_they_are_touched_and_their_bytes_stay() {
     let bad = consumer.poll(LIMIT).unwrap().unwrap();
     let error = bad.value_with::<String>(&Plain).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deserialization);
-    assert_eq!((error.topic(), error.partition()), (Some("t"), Some(0)));
-    assert!(error.to_string().contains("the value of the record at offset 2 of t-0"), "{error}");
+    assert_eq!((error.topic(), error.partition()), (Some(&*t), Some(0)));
+    let place = format!("the value of the record at offset 2 of {t}-0");
+    assert!(error.to_string().contains(&place), "{error}");
     assert!(error.source().unwrap().to_string().contains("utf-8"), "{error:?}");
     assert_eq!(bad.value(), Some([0xff, 0x00].as_slice()), "the bytes are there as they came");
     let error = bad.key_with::<i32>(&BigEndian).unwrap_err();
@@ -58,8 +54,8 @@ fn fields_are_read_when_they_are_touched_and_their_bytes_stay() {
 /// vert-x3/vertx-kafka-client#313: a header without a value ended the consumer.
 #[test]
 fn headers_come_in_order_with_null_apart_from_empty_and_keys_more_than_once() {
-    let broker = broker(1);
-    let producer = producer(&broker.bootstrap(), &[]);
+    let (cluster, t) = Cluster::with_topic(1);
+    let producer = producer(&cluster.bootstrap(), &[]);
     let bytes = [0xff, 0x00];
     let mut sent = vec![
         Header { key: "a", value: None },
@@ -69,9 +65,9 @@ fn headers_come_in_order_with_null_apart_from_empty_and_keys_more_than_once() {
     ];
     let names: Vec<String> = (0..996).map(|at| format!("h{}", at % 7)).collect();
     sent.extend(names.iter().map(|name| Header::new(name, name.as_bytes())));
-    drop(producer.send(&Record::to("t").headers(&sent)).unwrap());
+    drop(producer.send(&Record::to(&t).headers(&sent)).unwrap());
     producer.close(LIMIT).unwrap();
-    let consumer = member(&broker.bootstrap(), "t", &[]);
+    let consumer = member(&cluster.bootstrap(), &t, &[]);
     let record = consumer.poll(LIMIT).unwrap().unwrap();
     let came: Vec<_> = record.headers().iter().collect();
     let wanted: Vec<_> = sent.iter().map(|header| (header.key.as_bytes(), header.value)).collect();
@@ -84,15 +80,15 @@ fn headers_come_in_order_with_null_apart_from_empty_and_keys_more_than_once() {
 #[test]
 fn decompressed_records_count_in_the_budget() {
     const BUDGET: usize = 8 * 1024 * 1024;
-    let broker = broker(4);
-    let producer = producer(&broker.bootstrap(), &[("compression.type", "zstd")]);
+    let (cluster, t) = Cluster::with_topic(4);
+    let producer = producer(&cluster.bootstrap(), &[("compression.type", "zstd")]);
     let value = vec![b'0'; 100_000];
     for number in 0..1_600 {
-        drop(producer.send(&Record::to("t").partition(number % 4).value(&value)).unwrap());
+        drop(producer.send(&Record::to(&t).partition(number % 4).value(&value)).unwrap());
     }
     producer.close(LIMIT).unwrap();
     let budget = BUDGET.to_string();
-    let consumer = member(&broker.bootstrap(), "t", &[("fetch.buffer.memory", &budget)]);
+    let consumer = member(&cluster.bootstrap(), &t, &[("fetch.buffer.memory", &budget)]);
     let (mut most, mut count) = (0, 0);
     while count < 1_600 {
         let record = consumer.poll(LIMIT).unwrap().unwrap();

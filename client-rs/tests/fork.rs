@@ -4,14 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use clients::{nobody, options, producer};
+use cluster::{Cluster, fresh};
 use ottla::{Commit, Consumer, Error, ErrorKind, Outcome, Producer, Record, Sent, TopicPartition};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::LIMIT;
 
 /// Seconds after which the child ends by a signal, if a call of its hangs.
@@ -26,6 +27,7 @@ struct Parent {
     open: Sent,
     stuck: Producer,
     address: String,
+    topic: String,
 }
 
 fn polled<T>(future: impl Future<Output = T>) -> Option<T> {
@@ -48,9 +50,10 @@ fn not_sent<T>(result: Result<T, Error>) -> bool {
 impl Parent {
     /// The number of the first call that does not do in the child what it should; 0 if all do.
     fn try_in_child(self) -> i32 {
-        let record = Record::to("orders").value("child");
+        let topic = self.topic.as_str();
+        let record = Record::to(topic).value("child");
         let (producer, consumer) = (&self.producer, &self.consumer);
-        let part = TopicPartition::new("orders", 0);
+        let part = TopicPartition::new(topic, 0);
         let parts = std::slice::from_ref(&part);
         let told = [
             not_sent(producer.send(&record)),
@@ -65,8 +68,8 @@ impl Parent {
             self.delivered.wait(LIMIT).is_ok_and(|delivery| delivery.offset == 0),
             refused(self.open.wait(LIMIT)),
             polled(self.open.clone()).is_some_and(refused),
-            not_sent(self.stuck.send(&Record::to("orders").value(&vec![7; 20_000]))),
-            refused(consumer.subscribe(&["orders"])),
+            not_sent(self.stuck.send(&Record::to(topic).value(&vec![7; 20_000]))),
+            refused(consumer.subscribe(&[topic])),
             refused(consumer.poll(LIMIT)),
             refused(consumer.try_poll_batch()),
             polled(consumer.next()).is_some_and(refused),
@@ -76,10 +79,10 @@ impl Parent {
             refused(consumer.close(LIMIT)),
             polled(consumer.close_async(LIMIT)).is_some_and(refused),
         ];
-        let address = self.address.clone();
+        let (address, topic) = (self.address.clone(), self.topic.clone());
         drop(self);
         let own = clients::producer(&address, &[]);
-        let offset = own.send(&Record::to("orders")).and_then(|sent| sent.wait(LIMIT));
+        let offset = own.send(&Record::to(&topic)).and_then(|sent| sent.wait(LIMIT));
         let works = offset.is_ok_and(|delivery| delivery.offset == 1) && own.close(LIMIT).is_ok();
         let first_wrong = told.into_iter().chain([works]).position(|right| !right);
         first_wrong.map_or(0, |index| i32::try_from(index + 1).unwrap())
@@ -88,20 +91,20 @@ impl Parent {
 
 #[test]
 fn a_forked_child_is_told_at_once_and_disturbs_nothing() {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    let address = broker.bootstrap();
+    let (cluster, topic) = Cluster::with_topic(1);
+    let address = cluster.bootstrap();
     let producer = producer(&address, &[]);
-    let delivered = producer.send(&Record::to("orders").value("parent")).unwrap();
+    let delivered = producer.send(&Record::to(&topic).value("parent")).unwrap();
     delivered.wait(LIMIT).unwrap();
     let stuck = clients::producer(&nobody(), &[("buffer.memory", "32768")]);
-    let open = stuck.send(&Record::to("orders").value(&vec![7; 20_000])).unwrap();
-    let consumer = Consumer::new(&options(&address, &[("group.id", "g")])).unwrap();
-    consumer.subscribe(&["orders"]).unwrap();
+    let open = stuck.send(&Record::to(&topic).value(&vec![7; 20_000])).unwrap();
+    let consumer = Consumer::new(&options(&address, &[("group.id", &fresh("g"))])).unwrap();
+    consumer.subscribe(&[&topic]).unwrap();
     // SAFETY: the child leaves alone what other threads may have locked, which is what is tested,
     // and ends without running anything of the parent's.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
-    let parent = Parent { producer, consumer, delivered, open, stuck, address };
+    let parent = Parent { producer, consumer, delivered, open, stuck, address, topic };
     if child == 0 {
         // SAFETY: this only sets a timer, whose signal ends the process.
         unsafe { libc::alarm(CHILD_SECONDS) };
@@ -114,8 +117,8 @@ fn a_forked_child_is_told_at_once_and_disturbs_nothing() {
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(libc::WIFEXITED(status), "the child hangs: {status}");
     assert_eq!(libc::WEXITSTATUS(status), 0, "the number of the call that went wrong");
-    let Parent { producer, consumer, .. } = &parent;
-    let after = producer.send(&Record::to("orders").value("parent again")).unwrap();
+    let Parent { producer, consumer, topic, .. } = &parent;
+    let after = producer.send(&Record::to(topic).value("parent again")).unwrap();
     assert_eq!(after.wait(LIMIT).unwrap().offset, 2);
     producer.close(LIMIT).unwrap();
     consumer.close(LIMIT).unwrap();

@@ -4,12 +4,13 @@
 
 mod clients;
 mod cluster;
+mod elsewhere;
 mod patience;
 
 use clients::{member, nobody, options, producer};
 use cluster::{Cluster, fresh};
+use elsewhere::BrokerElsewhere;
 use ottla::{Admin, ErrorKind, Record};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, wait_until, within_limit};
 
 #[test]
@@ -55,9 +56,9 @@ fn the_last_error_is_told_with_what_to_do_and_stays() {
 #[test]
 fn a_lost_connection_is_counted_and_a_consumer_tells_its_partitions() {
     within_limit(|| {
-        let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-        broker.create_topic("read", 2).unwrap();
-        let consumer = member(&broker.bootstrap(), "read", &[]);
+        let broker = BrokerElsewhere::in_memory(&[]);
+        let topic = broker.topic(2);
+        let consumer = member(broker.bootstrap(), &topic, &[]);
         assert_eq!(consumer.health().assigned, Some(0));
         wait_until("an assignment", || {
             consumer.try_poll().unwrap();
@@ -65,7 +66,7 @@ fn a_lost_connection_is_counted_and_a_consumer_tells_its_partitions() {
         });
         let health = consumer.health();
         assert!(health.is_connected() && health.buffer_max > 0, "{health:?}");
-        broker.stop(LIMIT).unwrap();
+        drop(broker);
         wait_until("the loss", || {
             let health = consumer.health();
             health.disconnects > 0 && !health.is_connected() && health.last_error.is_some()

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the time taken is printed")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +12,8 @@ use std::thread;
 use std::time::Instant;
 
 use clients::{producer, read_all};
+use cluster::{Cluster, fresh};
 use ottla::Record;
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, wait_until};
 
 const RECORDS: u32 = 500_000;
@@ -21,20 +22,20 @@ const PARTITIONS: u8 = 4;
 
 #[test]
 fn a_million_records_of_two_threads_arrive_while_a_third_flushes() {
-    let config = BrokerConfig::new().memory().set("num.partitions", "4").unwrap();
-    let broker = Broker::start(config).unwrap();
-    let producer = producer(&broker.bootstrap(), &[]);
+    let (cluster, topic) = Cluster::with_topic(PARTITIONS.into());
+    let flushed = fresh("flushed");
+    let producer = producer(&cluster.bootstrap(), &[]);
     let (began, sending) = (Instant::now(), AtomicBool::new(true));
     let flushes = thread::scope(|scope| {
         let senders: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let producer = &producer;
+                let (producer, topic) = (&producer, &topic);
                 scope.spawn(move || {
                     for number in 0..RECORDS {
                         let [a, b, c, d] = number.to_be_bytes();
                         let value = [thread, a, b, c, d];
                         let partition = i32::from(d % PARTITIONS);
-                        let record = Record::to("orders").value(&value).partition(partition);
+                        let record = Record::to(topic).value(&value).partition(partition);
                         drop(producer.send(&record).unwrap());
                     }
                 })
@@ -43,7 +44,7 @@ fn a_million_records_of_two_threads_arrive_while_a_third_flushes() {
         let flusher = scope.spawn(|| {
             let mut flushes = 0_u32;
             while sending.load(Ordering::SeqCst) {
-                let own = producer.send(&Record::to("flushed").value(&flushes.to_be_bytes()));
+                let own = producer.send(&Record::to(&flushed).value(&flushes.to_be_bytes()));
                 producer.flush(LIMIT).unwrap();
                 assert!(own.unwrap().result().is_some(), "flush {flushes} came too early");
                 flushes += 1;
@@ -67,7 +68,7 @@ fn a_million_records_of_two_threads_arrive_while_a_third_flushes() {
     let began = Instant::now();
     // The next number of each thread in each partition.
     let mut next = [[0_u32, 1, 2, 3]; 2];
-    let count = read_all(&broker.bootstrap(), "orders", 4, |partition, _, _, value| {
+    let count = read_all(&cluster.bootstrap(), &topic, 4, |partition, _, _, value| {
         let &[thread, a, b, c, d] = value.unwrap() else { panic!("five bytes were sent") };
         let next = &mut next[usize::from(thread)][usize::try_from(partition).unwrap()];
         assert_eq!(u32::from_be_bytes([a, b, c, d]), *next, "of thread {thread}");

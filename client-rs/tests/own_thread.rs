@@ -3,35 +3,37 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::sync::{Arc, Mutex, mpsc};
 
 use clients::{nobody, options, producer};
+use cluster::{Cluster, fresh};
 use ottla::{Completions, Consumer, Error, ErrorKind, Outcome, Record};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, within_limit};
 
 #[test]
 fn a_call_that_would_have_to_wait_for_its_own_thread_is_refused() {
     within_limit(|| {
-        let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-        let fine = producer(&broker.bootstrap(), &[]);
+        let (cluster, topic) = Cluster::with_topic(1);
+        let fine = producer(&cluster.bootstrap(), &[]);
         let stuck = producer(&nobody(), &[("buffer.memory", "32768")]);
         let large = vec![7; 16_000];
-        let open = stuck.send(&Record::to("orders").value(&large)).unwrap();
-        while stuck.try_send(&Record::to("orders").value(&large)).is_ok() {}
-        let group = options(&broker.bootstrap(), &[("group.id", "g")]);
+        let open = stuck.send(&Record::to(&topic).value(&large)).unwrap();
+        while stuck.try_send(&Record::to(&topic).value(&large)).is_ok() {}
+        let group = options(&cluster.bootstrap(), &[("group.id", &fresh("g"))]);
         let consumer = Consumer::new(&group).unwrap();
-        consumer.subscribe(&["orders"]).unwrap();
+        consumer.subscribe(&[&topic]).unwrap();
         let (tell, told) = mpsc::channel::<Vec<Option<Error>>>();
         let clients = (fine.clone(), stuck.clone(), consumer.clone());
+        let to = topic.clone();
         let calls = Mutex::new(Some((clients, large, tell)));
         let queue = Completions::new(move || {
             let Some(((fine, stuck, consumer), large, tell)) = calls.lock().unwrap().take() else {
                 return;
             };
-            let record = Record::to("orders").value(&large);
+            let record = Record::to(&to).value(&large);
             let errors = vec![
                 stuck.send(&record).err(),
                 stuck.send_many(&[record]).wait(LIMIT).pop().unwrap().err(),
@@ -44,9 +46,9 @@ fn a_call_that_would_have_to_wait_for_its_own_thread_is_refused() {
             ];
             tell.send(errors).unwrap();
             // What need not wait works.
-            fine.send(&Record::to("orders").value("from the callback")).unwrap();
+            fine.send(&Record::to(&to).value("from the callback")).unwrap();
         });
-        let sent = fine.send(&Record::to("orders").value("a")).unwrap();
+        let sent = fine.send(&Record::to(&topic).value("a")).unwrap();
         sent.notify(&queue);
         let errors = told.recv_timeout(LIMIT).unwrap();
         for (number, error) in errors.iter().enumerate() {

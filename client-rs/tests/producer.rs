@@ -1,7 +1,10 @@
-//! A producer against the embedded broker.
+//! A producer that sends, and its ways to tell what became of it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
+mod clients;
+mod cluster;
+mod elsewhere;
 mod patience;
 
 use std::collections::BTreeMap;
@@ -9,29 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use cluster::{Cluster, fresh};
+use elsewhere::BrokerElsewhere;
 use ottla::{Completions, Delivery, ErrorKind, Header, Options, Producer, Record};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, block_on, wait_until, within_limit};
 
-fn broker() -> Broker {
-    let config = BrokerConfig::new().memory().set("num.partitions", "4").unwrap();
-    Broker::start(config).unwrap()
-}
-
-fn producer(broker: &Broker, more: &str) -> Producer {
-    let text = format!("bootstrap.servers={};{more}", broker.bootstrap());
+fn producer(bootstrap: &str, more: &str) -> Producer {
+    let text = format!("bootstrap.servers={bootstrap};{more}");
     Producer::new(&Options::parse(&text).unwrap()).unwrap()
 }
 
 #[test]
 fn a_delivery_says_where_the_record_is_in_every_way_of_sending() {
     within_limit(|| {
-        let broker = broker();
-        let producer = producer(&broker, "");
+        let (cluster, topic) = Cluster::with_topic(4);
+        let producer = producer(&cluster.bootstrap(), "");
         let headers = [Header::new("a", b"1"), Header { key: "b", value: None }];
-        let record = Record::to("orders").partition(2).key("k").value("v").headers(&headers);
+        let record = Record::to(&topic).partition(2).key("k").value("v").headers(&headers);
         let check = |delivery: Delivery, offset: i64, timestamp: Option<i64>| {
-            assert_eq!((&*delivery.topic, delivery.partition), ("orders", 2));
+            assert_eq!((&*delivery.topic, delivery.partition), (&*topic, 2));
             assert_eq!(delivery.offset, offset);
             let now = 1_600_000_000_000..4_000_000_000_000;
             match timestamp {
@@ -59,7 +58,6 @@ fn a_delivery_says_where_the_record_is_in_every_way_of_sending() {
         assert_eq!(done[0].batch_id(), sent.batch_id());
         check(done[0].result(sent.index()).unwrap().unwrap(), 4, Some(9));
         producer.close(LIMIT).unwrap();
-        broker.stop(LIMIT).unwrap();
     });
 }
 
@@ -68,16 +66,17 @@ fn threads_send_to_many_topics_that_nobody_knew_and_nothing_is_lost_or_reordered
     const THREADS: u32 = 4;
     const RECORDS: u32 = 5_000;
     within_limit(|| {
-        let broker = broker();
-        let producer = producer(&broker, "");
+        let cluster = Cluster::start();
+        let topics = ["a", "b", "c"].map(fresh);
+        let producer = producer(&cluster.bootstrap(), "");
         let senders: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let producer = producer.clone();
+                let (producer, topics) = (producer.clone(), topics.clone());
                 thread::spawn(move || {
                     let mut sent = Vec::new();
                     for number in 0..RECORDS {
-                        let topic = format!("topic-{}", number % 3);
-                        let record = Record::to(&topic).partition(0).timestamp(i64::from(thread));
+                        let topic = &topics[usize::try_from(number % 3).unwrap()];
+                        let record = Record::to(topic).partition(0).timestamp(i64::from(thread));
                         sent.push(producer.send(&record.value(&number.to_be_bytes())).unwrap());
                     }
                     sent.iter().map(|sent| sent.wait(LIMIT).unwrap()).collect::<Vec<_>>()
@@ -106,7 +105,7 @@ fn threads_send_to_many_topics_that_nobody_knew_and_nothing_is_lost_or_reordered
 #[test]
 fn every_setting_of_acks_and_codec_delivers() {
     within_limit(|| {
-        let broker = broker();
+        let (cluster, topic) = Cluster::with_topic(4);
         for more in [
             "acks=all",
             "acks=1",
@@ -118,10 +117,10 @@ fn every_setting_of_acks_and_codec_delivers() {
             "linger.ms=0",
             "max.in.flight.requests.per.connection=1",
         ] {
-            let producer = producer(&broker, more);
+            let producer = producer(&cluster.bootstrap(), more);
             let value = "0123456789".repeat(20);
             let records: Vec<Record<'_>> =
-                (0..2000).map(|_| Record::to("orders").value(&value)).collect();
+                (0..2000).map(|_| Record::to(&topic).value(&value)).collect();
             let sent = producer.send_many(&records);
             producer.flush(LIMIT).unwrap();
             let results = sent.wait(LIMIT);
@@ -134,7 +133,6 @@ fn every_setting_of_acks_and_codec_delivers() {
             assert_eq!((stats.delivered, stats.failed, stats.memory_used), (2000, 0, 0), "{more}");
             producer.close(LIMIT).unwrap();
         }
-        broker.stop(LIMIT).unwrap();
     });
 }
 
@@ -167,19 +165,16 @@ fn a_dropped_producer_leaves_no_token_without_a_result() {
 #[test]
 fn a_broker_that_was_away_is_found_again() {
     within_limit(|| {
-        let folder = std::env::temp_dir().join(format!("ottla-producer-{}", std::process::id()));
-        let config = |listen: &str| BrokerConfig::new().listen(listen).data_dir(&folder);
-        let broker = Broker::start(config("127.0.0.1:0")).unwrap();
-        let address = broker.bootstrap();
-        let producer = producer(&broker, "reconnect.backoff.ms=5;retry.backoff.ms=5");
-        let record = Record::to("orders").partition(0).value("a");
+        let folder = tempfile::tempdir().unwrap();
+        let broker = BrokerElsewhere::on(folder.path(), &[]);
+        let topic = broker.topic(1);
+        let producer = producer(broker.bootstrap(), "reconnect.backoff.ms=5;retry.backoff.ms=5");
+        let record = Record::to(&topic).value("a");
         assert_eq!(producer.send(&record).unwrap().wait(LIMIT).unwrap().offset, 0);
-        broker.stop(LIMIT).unwrap();
+        let away = broker.kill();
         let sent = producer.send(&record).unwrap();
-        let broker = Broker::start(config(&address)).unwrap();
+        let _broker = away.back();
         assert_eq!(sent.wait(LIMIT).unwrap().offset, 1);
         producer.close(LIMIT).unwrap();
-        broker.stop(LIMIT).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
     });
 }

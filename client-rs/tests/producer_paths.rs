@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod elsewhere;
 mod patience;
 
@@ -12,28 +13,25 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use clients::{member, options, producer, read_all};
+use clients::{member, member_options, options, producer, read_all};
+use cluster::{Cluster, fresh};
 use elsewhere::{BrokerElsewhere, Elsewhere};
-use ottla::{Completions, Delivery, Error, ErrorKind, Header, Outcome, Producer, Record, Sent};
-use ottla_broker::{Broker, BrokerConfig};
+use ottla::{
+    Completions, Consumer, Delivery, Error, ErrorKind, Header, Outcome, Producer, Record, Sent,
+    TopicPartition,
+};
 use patience::{LIMIT, block_on, timed, wait_until};
-
-fn broker(topic: &str, partitions: i32) -> Broker {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic(topic, partitions).unwrap();
-    broker
-}
 
 const TIME: i64 = 1_700_000_000_123;
 
-fn check(delivery: &Delivery, partition: i32, offset: i64) {
-    assert_eq!((&*delivery.topic, delivery.partition), ("orders", partition));
+fn check(delivery: &Delivery, topic: &str, partition: i32, offset: i64) {
+    assert_eq!((&*delivery.topic, delivery.partition), (topic, partition));
     assert_eq!((delivery.offset, delivery.timestamp), (offset, TIME));
 }
 
 /// Sends records by every way, and waits for each by every way; what became of them, in order.
-fn send_by_every_way(producer: &Producer) -> Vec<Delivery> {
-    let record = Record::to("orders").key("k").value("v").partition(2).timestamp(TIME);
+fn send_by_every_way(producer: &Producer, topic: &str) -> Vec<Delivery> {
+    let record = Record::to(topic).key("k").value("v").partition(2).timestamp(TIME);
     let mut deliveries = Vec::new();
     let sent = producer.send(&record).unwrap();
     deliveries.push(sent.wait(LIMIT).unwrap());
@@ -65,20 +63,29 @@ fn send_by_every_way(producer: &Producer) -> Vec<Delivery> {
 fn every_way_of_sending_tells_topic_partition_offset_and_time() {
     for acks in ["all", "-1", "1", "0"] {
         for known in [false, true] {
-            let broker = broker("orders", 3);
-            let producer = producer(&broker.bootstrap(), &[("acks", acks)]);
+            let (cluster, topic) = Cluster::with_topic(3);
+            let producer = producer(&cluster.bootstrap(), &[("acks", acks)]);
             let mut first = 0;
             if known {
-                let record = Record::to("orders").partition(2).timestamp(TIME);
+                let record = Record::to(&topic).partition(2).timestamp(TIME);
                 producer.send(&record).unwrap().wait(LIMIT).unwrap();
                 first = 1;
             }
-            let deliveries = send_by_every_way(&producer);
+            let deliveries = send_by_every_way(&producer, &topic);
             for (offset, delivery) in (first..).zip(&deliveries) {
-                check(delivery, 2, if acks == "0" { -1 } else { offset });
+                check(delivery, &topic, 2, if acks == "0" { -1 } else { offset });
             }
             producer.close(LIMIT).unwrap();
-            let count = read_all(&broker.bootstrap(), "orders", 3, |partition, _, _, _| {
+            // What asks for no acknowledgement may still be on its way into the log.
+            let watcher = member_options(&cluster.bootstrap(), &topic, &[]);
+            let (watcher, part) =
+                (Consumer::new(&watcher).unwrap(), TopicPartition::new(&*topic, 2));
+            wait_until("the last record", || {
+                let ends = watcher.end_offsets(std::slice::from_ref(&part), LIMIT).unwrap();
+                ends[0].1 == first + 13
+            });
+            watcher.close(LIMIT).unwrap();
+            let count = read_all(&cluster.bootstrap(), &topic, 3, |partition, _, _, _| {
                 assert_eq!(partition, 2);
             });
             assert_eq!(count, u64::try_from(first).unwrap() + 13, "acks={acks}");
@@ -90,15 +97,14 @@ fn every_way_of_sending_tells_topic_partition_offset_and_time() {
 
 #[test]
 fn a_topic_with_the_brokers_time_tells_that() {
-    let config = BrokerConfig::new().memory();
-    let config = config.set("log.message.timestamp.type", "LogAppendTime").unwrap();
-    let broker = Broker::start(config).unwrap();
-    let producer = producer(&broker.bootstrap(), &[]);
-    let record = Record::to("orders").timestamp(TIME);
+    let cluster = Cluster::start();
+    let topic = cluster.topic_with(1, &[("message.timestamp.type", "LogAppendTime")]);
+    let producer = producer(&cluster.bootstrap(), &[]);
+    let record = Record::to(&topic).timestamp(TIME);
     let delivery = producer.send(&record).unwrap().wait(LIMIT).unwrap();
     assert!(delivery.timestamp > TIME, "{delivery:?}");
     producer.close(LIMIT).unwrap();
-    let consumer = member(&broker.bootstrap(), "orders", &[]);
+    let consumer = member(&cluster.bootstrap(), &topic, &[]);
     assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().timestamp(), delivery.timestamp);
     consumer.close(LIMIT).unwrap();
 }
@@ -112,9 +118,9 @@ fn records_come_out_as_they_went_in_with_and_without_compression() {
         ("lz4", ("compression.lz4.level", "17")),
         ("zstd", ("compression.zstd.level", "-5")),
     ] {
-        let broker = broker("orders", 1);
+        let (cluster, topic) = Cluster::with_topic(1);
         let pairs = [("compression.type", codec), level];
-        let producer = producer(&broker.bootstrap(), &pairs);
+        let producer = producer(&cluster.bootstrap(), &pairs);
         let headers = [
             Header { key: "a", value: None },
             Header::new("a", b""),
@@ -126,10 +132,10 @@ fn records_come_out_as_they_went_in_with_and_without_compression() {
         let random: Vec<u8> =
             (0..100_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
         let records = [
-            Record::to("orders"),
-            Record::to("orders").key("").value("").headers(&headers),
-            Record::to("orders").key("k").value(&large).timestamp(0),
-            Record::to("orders").value(&random).headers(&thousand),
+            Record::to(&topic),
+            Record::to(&topic).key("").value("").headers(&headers),
+            Record::to(&topic).key("k").value(&large).timestamp(0),
+            Record::to(&topic).value(&random).headers(&thousand),
         ];
         for _ in 0..50 {
             drop(producer.send_many(&records));
@@ -137,7 +143,7 @@ fn records_come_out_as_they_went_in_with_and_without_compression() {
         producer.flush(LIMIT).unwrap();
         let stats = producer.stats();
         producer.close(LIMIT).unwrap();
-        let consumer = member(&broker.bootstrap(), "orders", &[]);
+        let consumer = member(&cluster.bootstrap(), &topic, &[]);
         for at in 0..200 {
             let (found, sent) = (consumer.poll(LIMIT).unwrap().unwrap(), records[at % 4]);
             assert_eq!(found.offset(), i64::try_from(at).unwrap());
@@ -158,16 +164,16 @@ fn records_come_out_as_they_went_in_with_and_without_compression() {
 
 #[test]
 fn keys_go_to_the_partitions_that_kafkas_own_client_chooses() {
-    let broker = broker("orders", 12);
+    let (cluster, topic) = Cluster::with_topic(12);
     for partitioner in ["default", "key_hash"] {
-        let producer = producer(&broker.bootstrap(), &[("partitioner", partitioner)]);
+        let producer = producer(&cluster.bootstrap(), &[("partitioner", partitioner)]);
         for _ in 0..2 {
             for (key, partition) in [("", 9), ("21", 0), ("abc", 3), ("kafka", 4), ("d26skop", 0)] {
-                let sent = producer.send(&Record::to("orders").key(key)).unwrap();
+                let sent = producer.send(&Record::to(&topic).key(key)).unwrap();
                 assert_eq!(sent.wait(LIMIT).unwrap().partition, partition, "{key:?}");
             }
         }
-        let named = Record::to("orders").key("kafka").partition(11);
+        let named = Record::to(&topic).key("kafka").partition(11);
         assert_eq!(producer.send(&named).unwrap().wait(LIMIT).unwrap().partition, 11);
         producer.close(LIMIT).unwrap();
     }
@@ -177,10 +183,10 @@ fn keys_go_to_the_partitions_that_kafkas_own_client_chooses() {
 fn round_robin_gives_each_partition_the_same_number_of_records() {
     for (partitioner, key) in [("round_robin", Some("k")), ("round_robin", None), ("default", None)]
     {
-        let broker = broker("orders", 7);
-        let producer = producer(&broker.bootstrap(), &[("partitioner", partitioner)]);
+        let (cluster, topic) = Cluster::with_topic(7);
+        let producer = producer(&cluster.bootstrap(), &[("partitioner", partitioner)]);
         // The first ones wait for the topic to be known, and are dealt out then.
-        let mut record = Record::to("orders").value("v");
+        let mut record = Record::to(&topic).value("v");
         record.key = key.map(str::as_bytes);
         let sent: Vec<Sent> = (0..700).map(|_| producer.send(&record).unwrap()).collect();
         let mut counts = [0; 7];
@@ -195,11 +201,11 @@ fn round_robin_gives_each_partition_the_same_number_of_records() {
 const KEYS: u32 = 20;
 
 /// Sends records numbered by a range, keyed in turn by a few keys.
-fn send_numbers(producer: &Producer, numbers: std::ops::Range<u32>) -> Vec<Sent> {
+fn send_numbers(producer: &Producer, topic: &str, numbers: std::ops::Range<u32>) -> Vec<Sent> {
     numbers
         .map(|number| {
             let (key, value) = ((number % KEYS).to_be_bytes(), number.to_be_bytes());
-            producer.send(&Record::to("orders").key(&key).value(&value)).unwrap()
+            producer.send(&Record::to(topic).key(&key).value(&value)).unwrap()
         })
         .collect()
 }
@@ -207,17 +213,17 @@ fn send_numbers(producer: &Producer, numbers: std::ops::Range<u32>) -> Vec<Sent>
 #[test]
 fn records_keep_their_order_and_come_once_while_the_broker_is_killed_and_comes_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut broker = BrokerElsewhere::on(folder.path(), &["num.partitions=4"]);
-    let bootstrap = broker.bootstrap().to_owned();
+    let mut broker = BrokerElsewhere::on(folder.path(), &[]);
+    let (bootstrap, topic) = (broker.bootstrap().to_owned(), broker.topic(4));
     let producer = producer(&bootstrap, &[("retry.backoff.ms", "10"), ("batch.size", "2000")]);
     let mut sent = Vec::new();
     for round in 0..4 {
         let first = round * 2_500;
-        sent.extend(send_numbers(&producer, first..first + 1_250));
+        sent.extend(send_numbers(&producer, &topic, first..first + 1_250));
         // Once some have arrived, others are on their way.
         sent.last_chunk::<1_000>().unwrap()[0].wait(LIMIT).unwrap();
         let away = broker.kill();
-        sent.extend(send_numbers(&producer, first + 1_250..first + 2_500));
+        sent.extend(send_numbers(&producer, &topic, first + 1_250..first + 2_500));
         broker = away.back();
     }
     producer.flush(LIMIT).unwrap();
@@ -238,7 +244,7 @@ fn records_keep_their_order_and_come_once_while_the_broker_is_killed_and_comes_b
 
     let mut next: BTreeMap<Vec<u8>, u32> =
         (0..KEYS).map(|key| (key.to_be_bytes().to_vec(), key)).collect();
-    let count = read_all(&bootstrap, "orders", 4, |_, _, key, value| {
+    let count = read_all(&bootstrap, &topic, 4, |_, _, key, value| {
         let number = u32::from_be_bytes(value.unwrap().try_into().unwrap());
         let next = next.get_mut(key.unwrap()).unwrap();
         assert_eq!(number, *next, "the next of its key, and none twice");
@@ -250,16 +256,17 @@ fn records_keep_their_order_and_come_once_while_the_broker_is_killed_and_comes_b
 #[test]
 fn close_returns_in_time_while_the_broker_is_away_and_tells_what_was_not_sent() {
     let broker = BrokerElsewhere::in_memory(&[]);
+    let (topic, other) = (broker.topic(1), fresh("other"));
     let producer = producer(broker.bootstrap(), &[("linger.ms", "60000")]);
-    producer.send(&Record::to("orders")).unwrap().wait(LIMIT).unwrap();
+    producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
     let away = broker.kill();
-    let first = producer.send(&Record::to("orders")).unwrap();
+    let first = producer.send(&Record::to(&topic)).unwrap();
     // Behind one that has failed once no other is sent.
     wait_until("a failed attempt", || producer.stats().retries > 0);
     let held: Vec<Sent> =
-        (0..10).map(|_| producer.send(&Record::to("orders").key("k")).unwrap()).collect();
+        (0..10).map(|_| producer.send(&Record::to(&topic).key("k")).unwrap()).collect();
     for _ in 0..5 {
-        drop(producer.send(&Record::to("other")).unwrap());
+        drop(producer.send(&Record::to(&other)).unwrap());
     }
     let deadline = Duration::from_millis(300);
     let closing = producer.clone();
@@ -271,7 +278,7 @@ fn close_returns_in_time_while_the_broker_is_away_and_tells_what_was_not_sent() 
     for sent in held {
         let error = sent.result().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed);
-        assert_eq!((error.topic(), error.partition()), (Some("orders"), Some(0)));
+        assert_eq!((error.topic(), error.partition()), (Some(&*topic), Some(0)));
         assert_eq!(error.outcome(), Some(Outcome::NotSent), "{error:?}");
     }
     // It may have been written to a connection that was not yet known to be broken.
@@ -285,14 +292,15 @@ fn close_returns_in_time_while_the_broker_is_away_and_tells_what_was_not_sent() 
 #[test]
 fn what_was_written_and_not_answered_may_be_stored_when_the_producer_closes() {
     let broker = BrokerElsewhere::in_memory(&[]);
+    let topic = broker.topic(1);
     let producer = producer(broker.bootstrap(), &[("linger.ms", "60000")]);
-    producer.send(&Record::to("orders")).unwrap().wait(LIMIT).unwrap();
+    producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
     broker.process().hold();
     let requests = producer.stats().requests;
-    let written = producer.send(&Record::to("orders").value("written")).unwrap();
+    let written = producer.send(&Record::to(&topic).value("written")).unwrap();
     wait_until("the request", || producer.stats().requests > requests);
     // Something is on its way, so this one waits for company.
-    let waiting = producer.send(&Record::to("orders").value("waiting")).unwrap();
+    let waiting = producer.send(&Record::to(&topic).value("waiting")).unwrap();
     let closing = producer.clone();
     let (closed, took) = timed(move || closing.close(Duration::from_millis(300)));
     println!("closed in {took:?}");
@@ -302,15 +310,15 @@ fn what_was_written_and_not_answered_may_be_stored_when_the_producer_closes() {
     // A close sends at once what waited for company.
     assert_eq!(outcome(&waiting), Outcome::PossiblyPersisted);
     broker.process().let_go();
-    let found = read_all(broker.bootstrap(), "orders", 1, |_, _, _, _| {});
+    let found = read_all(broker.bootstrap(), &topic, 1, |_, _, _, _| {});
     assert!((1..=3).contains(&found), "{found}");
 }
 
 /// Sends until there is no room any more; the records that were taken.
-fn fill(producer: &Producer, value: &[u8]) -> (Vec<Sent>, Error) {
+fn fill(producer: &Producer, topic: &str, value: &[u8]) -> (Vec<Sent>, Error) {
     let mut sent = Vec::new();
     loop {
-        match producer.try_send(&Record::to("orders").value(value)) {
+        match producer.try_send(&Record::to(topic).value(value)) {
             Ok(taken) => sent.push(taken),
             Err(error) => return (sent, error),
         }
@@ -323,10 +331,11 @@ fn fill(producer: &Producer, value: &[u8]) -> (Vec<Sent>, Error) {
 fn memory_stays_within_its_bound_and_frees_itself_when_the_broker_answers_again() {
     for known in [false, true] {
         let broker = BrokerElsewhere::in_memory(&[]);
+        let topic = broker.topic(1);
         let pairs = [("buffer.memory", "1048576"), ("max.block.ms", "100"), ("linger.ms", "0")];
         let producer = if known {
             let producer = producer(broker.bootstrap(), &pairs);
-            producer.send(&Record::to("orders")).unwrap().wait(LIMIT).unwrap();
+            producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
             producer
         } else {
             // Its records wait for their topic to be known, longer than a send waits for room.
@@ -334,7 +343,7 @@ fn memory_stays_within_its_bound_and_frees_itself_when_the_broker_answers_again(
         };
         broker.process().hold();
         let value = vec![7; 1_000];
-        let (mut sent, error) = fill(&producer, &value);
+        let (mut sent, error) = fill(&producer, &topic, &value);
         assert_eq!(
             (error.kind(), error.outcome()),
             (ErrorKind::BufferFull, Some(Outcome::NotSent))
@@ -342,12 +351,12 @@ fn memory_stays_within_its_bound_and_frees_itself_when_the_broker_answers_again(
         assert!(error.retriable());
         assert!(error.hint().unwrap().contains("1048576"), "{error:?}");
         assert!(sent.len() > 500, "{} records of 1,000 bytes", sent.len());
-        let record = Record::to("orders").value(&value);
+        let record = Record::to(&topic).value(&value);
         if known {
             let waiting = producer.clone();
-            let own = value.clone();
+            let (to, own) = (topic.clone(), value.clone());
             let (refused, took) =
-                timed(move || waiting.send(&Record::to("orders").value(&own)).map(drop));
+                timed(move || waiting.send(&Record::to(&to).value(&own)).map(drop));
             println!("send waited {took:?} for room, of max.block.ms=100");
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::BufferFull);
             assert!(took >= Duration::from_millis(100));
@@ -355,8 +364,8 @@ fn memory_stays_within_its_bound_and_frees_itself_when_the_broker_answers_again(
             assert_eq!(error.kind(), ErrorKind::BufferFull);
         } else {
             let waiting = producer.clone();
-            let own = value.clone();
-            let sender = thread::spawn(move || waiting.send(&Record::to("orders").value(&own)));
+            let (to, own) = (topic.clone(), value.clone());
+            let sender = thread::spawn(move || waiting.send(&Record::to(&to).value(&own)));
             broker.process().let_go();
             sent.push(sender.join().unwrap().unwrap());
         }
@@ -390,11 +399,12 @@ impl Wake for Noted {
 #[test]
 fn those_who_wait_for_room_get_it_in_the_order_they_came() {
     let broker = BrokerElsewhere::in_memory(&[]);
+    let topic = broker.topic(1);
     let producer = producer(broker.bootstrap(), &[("buffer.memory", "65536")]);
-    producer.send(&Record::to("orders")).unwrap().wait(LIMIT).unwrap();
+    producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
     broker.process().hold();
     let value = vec![7; 16_000];
-    while producer.try_send(&Record::to("orders").value(&value)).is_ok() {}
+    while producer.try_send(&Record::to(&topic).value(&value)).is_ok() {}
     let (tell, told) = mpsc::channel();
     let mut waiting: Vec<_> = (0..4)
         .map(|place| {
@@ -406,22 +416,22 @@ fn those_who_wait_for_room_get_it_in_the_order_they_came() {
             (room, waker)
         })
         .collect();
-    let refused = producer.try_send(&Record::to("orders").value(&value)).unwrap_err();
+    let refused = producer.try_send(&Record::to(&topic).value(&value)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::BufferFull);
     broker.process().let_go();
     let order: Vec<usize> = (0..4).map(|_| told.recv_timeout(LIMIT).unwrap()).collect();
     assert_eq!(order, [0, 1, 2, 3]);
     for (room, waker) in &mut waiting {
         assert!(room.as_mut().poll(&mut Context::from_waker(waker)).is_ready());
-        drop(producer.try_send(&Record::to("orders").value(&value)).unwrap());
+        drop(producer.try_send(&Record::to(&topic).value(&value)).unwrap());
     }
     producer.close(LIMIT).unwrap();
 }
 
 #[test]
 fn a_process_that_ends_without_a_close_ends() {
-    let broker = BrokerElsewhere::in_memory(&[]);
-    let mut careless = Elsewhere::careless_producer(&options(broker.bootstrap(), &[]), "orders");
+    let (cluster, topic) = Cluster::with_topic(1);
+    let mut careless = Elsewhere::careless_producer(&options(&cluster.bootstrap(), &[]), &topic);
     assert_eq!(careless.told(), "sent");
     assert!(careless.end());
 }

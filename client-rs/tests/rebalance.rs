@@ -1,55 +1,53 @@
-//! Consumers that are told of their partitions, and those with a fixed name, against the embedded
-//! broker.
+//! Consumers that are told of their partitions, and those with a fixed name.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 #![allow(clippy::disallowed_methods, reason = "tests wait in real time, up to a limit")]
+
+mod clients;
+mod cluster;
+mod patience;
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use ottla::{
-    Commit, Consumer, ErrorClass, ErrorKind, Options, Producer, RebalanceListener, Record,
-    TopicPartition,
-};
-use ottla_broker::{Broker, BrokerConfig};
+use clients::{member_options, producer};
+use cluster::Cluster;
+use ottla::{Commit, Consumer, ErrorClass, ErrorKind, RebalanceListener, Record, TopicPartition};
+use patience::{LIMIT, wait_until};
 
-/// Far longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(5);
 
-fn broker(partitions: i32) -> Broker {
-    let broker = Broker::start(BrokerConfig::new().memory()).unwrap();
-    broker.create_topic("t", partitions).unwrap();
-    broker
+/// A topic of its own, and members of its group.
+struct Scene {
+    cluster: Cluster,
+    topic: String,
 }
 
-fn consumer(broker: &Broker, more: &[(&str, &str)]) -> Consumer {
-    let first = [
-        ("group.id", "g"),
-        ("auto.offset.reset", "earliest"),
-        ("heartbeat.interval.ms", "30"),
-        ("enable.auto.commit", "false"),
-    ];
-    let options = Options::new().set("bootstrap.servers", &broker.bootstrap()).unwrap();
-    let all = first.iter().chain(more);
-    Consumer::new(&all.fold(options, |set, (name, value)| set.set(name, value).unwrap())).unwrap()
-}
-
-fn produce(broker: &Broker, partitions: i32, count: i32) {
-    let options = Options::new().set("bootstrap.servers", &broker.bootstrap()).unwrap();
-    let producer = Producer::new(&options).unwrap();
-    for number in 0..count {
-        producer.send(&Record::to("t").value("v").partition(number % partitions)).unwrap();
+impl Scene {
+    fn new(partitions: i32) -> Self {
+        let (cluster, topic) = Cluster::with_topic(partitions);
+        Self { cluster, topic }
     }
-    producer.close(LIMIT).unwrap();
-}
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
-        thread::yield_now();
+    /// One that has not subscribed yet.
+    fn consumer(&self, more: &[(&str, &str)]) -> Consumer {
+        let set = [("heartbeat.interval.ms", "30"), ("enable.auto.commit", "false")];
+        let set = [&set, more].concat();
+        Consumer::new(&member_options(&self.cluster.bootstrap(), &self.topic, &set)).unwrap()
+    }
+
+    fn subscribe(&self, consumer: &Consumer) {
+        consumer.subscribe(&[&self.topic]).unwrap();
+    }
+
+    fn produce(&self, partitions: i32, count: i32) {
+        let producer = producer(&self.cluster.bootstrap(), &[]);
+        for number in 0..count {
+            let record = Record::to(&self.topic).value("v").partition(number % partitions);
+            producer.send(&record).unwrap();
+        }
+        producer.close(LIMIT).unwrap();
     }
 }
 
@@ -89,20 +87,20 @@ impl RebalanceListener for Commits {
 #[test]
 fn a_listener_commits_what_it_is_about_to_lose_in_the_thread_that_polls() {
     for strategy in ["range", "cooperative-sticky"] {
-        let broker = broker(2);
+        let scene = Scene::new(2);
         let diary = Diary::default();
         let set = [("partition.assignment.strategy", strategy)];
-        let first = consumer(&broker, &set);
+        let first = scene.consumer(&set);
         first.on_rebalance(Commits(diary.clone()));
-        first.subscribe(&["t"]).unwrap();
-        produce(&broker, 2, 20);
+        scene.subscribe(&first);
+        scene.produce(2, 20);
         let mut read = 0;
         wait_until("all records", || {
             read += usize::from(first.poll(SHORT).unwrap().is_some());
             read == 20
         });
-        let second = consumer(&broker, &set);
-        second.subscribe(&["t"]).unwrap();
+        let second = scene.consumer(&set);
+        scene.subscribe(&second);
         // One poll is enough for all that happens meanwhile: it waits for records.
         let polling = thread::spawn({
             let first = first.clone();
@@ -114,7 +112,7 @@ fn a_listener_commits_what_it_is_about_to_lose_in_the_thread_that_polls() {
             assert!(second.poll(SHORT).unwrap().is_none(), "all was committed before");
             second.assignment().len() == 1 && first.assignment().len() == 1
         });
-        produce(&broker, 2, 2);
+        scene.produce(2, 2);
         let (offset, poller) = polling.join().unwrap();
         assert_eq!(offset, Some(10), "{strategy}");
         let lines = diary.lines();
@@ -154,11 +152,11 @@ impl RebalanceListener for Closes {
 
 #[test]
 fn closing_from_inside_a_listener_ends_and_tells_nothing_more() {
-    let broker = broker(1);
+    let scene = Scene::new(1);
     let diary = Diary::default();
-    let consumer = consumer(&broker, &[]);
+    let consumer = scene.consumer(&[]);
     consumer.on_rebalance(Closes(diary.clone()));
-    consumer.subscribe(&["t"]).unwrap();
+    scene.subscribe(&consumer);
     let began = Instant::now();
     assert_eq!(consumer.poll(LIMIT).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(diary.lines(), ["assigned [0]", "closed [0]"]);
@@ -175,11 +173,11 @@ impl RebalanceListener for Panics {
 
 #[test]
 fn a_listener_that_panics_holds_nothing_up() {
-    let broker = broker(1);
-    produce(&broker, 1, 3);
-    let consumer = consumer(&broker, &[]);
+    let scene = Scene::new(1);
+    scene.produce(1, 3);
+    let consumer = scene.consumer(&[]);
     consumer.on_rebalance(Panics);
-    consumer.subscribe(&["t"]).unwrap();
+    scene.subscribe(&consumer);
     let polled = thread::spawn({
         let consumer = consumer.clone();
         move || consumer.poll(LIMIT).map(|record| record.is_some())
@@ -191,18 +189,18 @@ fn a_listener_that_panics_holds_nothing_up() {
 
 #[test]
 fn a_consumer_whose_last_handle_goes_leaves_without_its_listener() {
-    let broker = broker(1);
+    let scene = Scene::new(1);
     let diary = Diary::default();
-    let first = consumer(&broker, &[]);
+    let first = scene.consumer(&[]);
     first.on_rebalance(Commits(diary.clone()));
-    first.subscribe(&["t"]).unwrap();
+    scene.subscribe(&first);
     wait_until("a partition", || {
         first.poll(SHORT).unwrap();
         !first.assignment().is_empty()
     });
     drop(first);
-    let second = consumer(&broker, &[]);
-    second.subscribe(&["t"]).unwrap();
+    let second = scene.consumer(&[]);
+    scene.subscribe(&second);
     wait_until("its partition for another", || {
         second.poll(SHORT).unwrap();
         second.assignment().len() == 1
@@ -213,10 +211,10 @@ fn a_consumer_whose_last_handle_goes_leaves_without_its_listener() {
 
 #[test]
 fn a_static_member_comes_back_to_its_partitions_without_a_rebalance() {
-    let broker = broker(2);
+    let scene = Scene::new(2);
     let static_member = |name: &str| {
-        let consumer = consumer(&broker, &[("group.instance.id", name)]);
-        consumer.subscribe(&["t"]).unwrap();
+        let consumer = scene.consumer(&[("group.instance.id", name)]);
+        scene.subscribe(&consumer);
         consumer
     };
     let (one, two) = (static_member("one"), static_member("two"));
@@ -241,16 +239,16 @@ fn a_static_member_comes_back_to_its_partitions_without_a_rebalance() {
 
 #[test]
 fn a_second_consumer_of_the_same_instance_id_ends_the_first_with_the_reason() {
-    let broker = broker(1);
+    let scene = Scene::new(1);
     let named = || {
-        let consumer = consumer(&broker, &[("group.instance.id", "one")]);
-        consumer.subscribe(&["t"]).unwrap();
+        let consumer = scene.consumer(&[("group.instance.id", "one")]);
+        scene.subscribe(&consumer);
         consumer
     };
     let diary = Diary::default();
-    let first = consumer(&broker, &[("group.instance.id", "one")]);
+    let first = scene.consumer(&[("group.instance.id", "one")]);
     first.on_rebalance(Commits(diary.clone()));
-    first.subscribe(&["t"]).unwrap();
+    scene.subscribe(&first);
     wait_until("its partition", || {
         first.poll(SHORT).unwrap();
         first.assignment().len() == 1

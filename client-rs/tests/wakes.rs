@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod clients;
+mod cluster;
 mod patience;
 
 use std::collections::VecDeque;
@@ -13,25 +14,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use clients::{member, producer};
+use cluster::Cluster;
 use ottla::{Completions, Producer, Record, Sent};
-use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, block_on, wait_until};
 
 const RECORDS: u32 = 100_000;
 const OUTSTANDING: usize = 1_000;
 
-fn broker() -> Broker {
-    let config = BrokerConfig::new().memory().set("num.partitions", "4").unwrap();
-    Broker::start(config).unwrap()
-}
-
-fn send(producer: &Producer, number: u32) -> Sent {
-    producer.send(&Record::to("orders").key(&number.to_be_bytes()).value(&[7; 100])).unwrap()
+fn send(producer: &Producer, topic: &str, number: u32) -> Sent {
+    producer.send(&Record::to(topic).key(&number.to_be_bytes()).value(&[7; 100])).unwrap()
 }
 
 /// One task that keeps so many records on their way until all are delivered.
 struct Together<'a> {
     producer: &'a Producer,
+    topic: &'a str,
     sent: u32,
     delivered: u32,
     open: VecDeque<Sent>,
@@ -44,7 +41,7 @@ impl Future for Together<'_> {
         let this = &mut *self;
         loop {
             while this.open.len() < OUTSTANDING && this.sent < RECORDS {
-                this.open.push_back(send(this.producer, this.sent));
+                this.open.push_back(send(this.producer, this.topic, this.sent));
                 this.sent += 1;
             }
             let before = this.open.len();
@@ -69,9 +66,10 @@ impl Future for Together<'_> {
 
 #[test]
 fn records_awaited_together_wake_their_task_once_a_batch_at_most() {
-    let broker = broker();
-    let producer = producer(&broker.bootstrap(), &[]);
-    let together = Together { producer: &producer, sent: 0, delivered: 0, open: VecDeque::new() };
+    let (cluster, topic) = Cluster::with_topic(4);
+    let producer = producer(&cluster.bootstrap(), &[]);
+    let (sent, delivered, open) = (0, 0, VecDeque::new());
+    let together = Together { producer: &producer, topic: &topic, sent, delivered, open };
     let (delivered, wakes) = block_on(together);
     // Behind the close, since the producer counts a wake after it was made.
     producer.close(LIMIT).unwrap();
@@ -84,13 +82,13 @@ fn records_awaited_together_wake_their_task_once_a_batch_at_most() {
 
 #[test]
 fn records_of_one_call_wake_their_task_once_a_batch_at_most() {
-    let broker = broker();
-    let producer = producer(&broker.bootstrap(), &[]);
+    let (cluster, topic) = Cluster::with_topic(4);
+    let producer = producer(&cluster.bootstrap(), &[]);
     let keys: Vec<_> = (0..RECORDS).map(u32::to_be_bytes).collect();
     let mut wakes = 0;
     for keys in keys.chunks(OUTSTANDING) {
         let records: Vec<_> =
-            keys.iter().map(|key| Record::to("orders").key(key).value(&[7; 100])).collect();
+            keys.iter().map(|key| Record::to(&topic).key(key).value(&[7; 100])).collect();
         let (results, woken) = block_on(producer.send_many(&records));
         assert_eq!(results.len(), records.len());
         assert!(results.iter().all(Result::is_ok));
@@ -104,8 +102,8 @@ fn records_of_one_call_wake_their_task_once_a_batch_at_most() {
 
 #[test]
 fn a_queue_of_ended_batches_is_signalled_once_a_batch_at_most() {
-    let broker = broker();
-    let producer = producer(&broker.bootstrap(), &[]);
+    let (cluster, topic) = Cluster::with_topic(4);
+    let producer = producer(&cluster.bootstrap(), &[]);
     let signals = Arc::new(AtomicU64::new(0));
     let (counted, thread) = (Arc::clone(&signals), std::thread::current());
     let queue = Completions::new(move || {
@@ -113,12 +111,12 @@ fn a_queue_of_ended_batches_is_signalled_once_a_batch_at_most() {
         thread.unpark();
     });
     // Known first, so that no record goes by way of the staging batch.
-    send(&producer, 0).wait(LIMIT).unwrap();
+    send(&producer, &topic, 0).wait(LIMIT).unwrap();
     let (mut sent, mut delivered) = (0, 0);
     let mut open = std::collections::BTreeMap::<u64, Vec<u32>>::new();
     while delivered < RECORDS {
         while sent - delivered < 1_000 && sent < RECORDS {
-            let token = send(&producer, sent);
+            let token = send(&producer, &topic, sent);
             token.notify(&queue);
             open.entry(token.batch_id()).or_default().push(token.index());
             sent += 1;
@@ -143,17 +141,16 @@ fn a_queue_of_ended_batches_is_signalled_once_a_batch_at_most() {
 
 #[test]
 fn who_reads_record_by_record_is_woken_once_a_batch_at_most() {
-    let broker = broker();
-    broker.create_topic("orders", 4).unwrap();
-    let consumer = member(&broker.bootstrap(), "orders", &[]);
+    let (cluster, topic) = Cluster::with_topic(4);
+    let consumer = member(&cluster.bootstrap(), &topic, &[]);
     wait_until("an assignment", || {
         assert!(consumer.try_poll().unwrap().is_none());
         consumer.assignment().len() == 4
     });
-    let address = broker.bootstrap();
+    let address = cluster.bootstrap();
     let sending = std::thread::spawn(move || {
         let producer = producer(&address, &[]);
-        (0..RECORDS).for_each(|number| drop(send(&producer, number)));
+        (0..RECORDS).for_each(|number| drop(send(&producer, &topic, number)));
         producer.close(LIMIT).unwrap();
         producer.stats().batches
     });

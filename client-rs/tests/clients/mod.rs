@@ -24,15 +24,21 @@ pub(crate) fn producer(bootstrap: &str, more: &[(&str, &str)]) -> Producer {
     Producer::new(&options(bootstrap, more)).unwrap()
 }
 
-/// Options of a member of a group that reads from the beginning.
-pub(crate) fn member_options(bootstrap: &str, more: &[(&str, &str)]) -> Options {
-    let options = options(bootstrap, &[("group.id", "g"), ("auto.offset.reset", "earliest")]);
+/// Options of a member of a topic's own group, which reads from the beginning.
+pub(crate) fn member_options(bootstrap: &str, topic: &str, more: &[(&str, &str)]) -> Options {
+    let group = group_of(topic);
+    let options = options(bootstrap, &[("group.id", &group), ("auto.offset.reset", "earliest")]);
     more.iter().fold(options, |options, (name, value)| options.set(name, value).unwrap())
 }
 
-/// A member of a group that reads from the beginning.
+/// The group of those who read a topic, unless they name another.
+pub(crate) fn group_of(topic: &str) -> String {
+    format!("readers of {topic}")
+}
+
+/// A member of a topic's own group, which reads from the beginning.
 pub(crate) fn member(bootstrap: &str, topic: &str, more: &[(&str, &str)]) -> Consumer {
-    let consumer = Consumer::new(&member_options(bootstrap, more)).unwrap();
+    let consumer = Consumer::new(&member_options(bootstrap, topic, more)).unwrap();
     consumer.subscribe(&[topic]).unwrap();
     consumer
 }
@@ -56,7 +62,8 @@ pub(crate) fn read_all(
         closing.send(&end).unwrap().wait(LIMIT).unwrap();
     }
     closing.close(LIMIT).unwrap();
-    let consumer = member(bootstrap, topic, &[("group.id", "reads all")]);
+    let group = format!("reads all of {topic}");
+    let consumer = member(bootstrap, topic, &[("group.id", &group)]);
     let (mut ends, mut count) = (0, 0);
     while ends < partitions {
         let batch: Batch = consumer.poll_batch(LIMIT).unwrap().unwrap();

@@ -13,6 +13,7 @@ use ottla::{Consumer, Options, Producer, Record};
 use ottla_broker::{Broker, BrokerConfig};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::cluster::{fresh, make_topic};
 use crate::patience::LIMIT;
 
 /// Which part the new process plays.
@@ -142,6 +143,13 @@ impl BrokerElsewhere {
 
     pub(crate) fn bootstrap(&self) -> &str {
         &self.address
+    }
+
+    /// Makes a topic of so many partitions that is this story's alone; its name.
+    pub(crate) fn topic(&self, partitions: i32) -> String {
+        let topic = fresh("orders");
+        make_topic(&self.address, &topic, partitions, &[]);
+        topic
     }
 
     pub(crate) fn process(&self) -> &Elsewhere {
