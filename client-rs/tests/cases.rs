@@ -5,25 +5,29 @@
 #![allow(clippy::print_stdout, reason = "a case that fails shows its lines")]
 
 mod patience;
+mod sending;
 mod stage;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ottla::{Consumer, ErrorKind, Options, TopicPartition};
-use ottla_protocol::{ApiKey, ErrorCode};
+use ottla::{Commit, Consumer, ErrorKind, Options, TopicPartition};
 use patience::{LIMIT, within_limit};
-use stage::{Act, Stage, TOPIC, pieces};
+use sending::Sending;
+use stage::{Act, Headers, Stage, TOPIC, api, headers, pieces};
 
 /// A case under way.
 struct Case {
     stage: Stage,
     options: Vec<(String, String)>,
     consumer: Option<Consumer>,
+    sending: Sending,
     /// Offsets given of each partition, and not looked at yet.
     given: BTreeMap<i32, Vec<i64>>,
     delivered: usize,
+    /// Headers of records that were given.
+    headers: BTreeMap<(i32, i64), Headers>,
 }
 
 fn part(text: &str) -> TopicPartition {
@@ -46,7 +50,9 @@ impl Case {
     fn new(brokers: i32) -> Self {
         let (options, consumer) = (Vec::new(), None);
         let (stage, given) = (Stage::start(brokers), BTreeMap::new());
-        Self { stage, options, consumer, given, delivered: 0 }
+        let sending = Sending::default();
+        let headers = BTreeMap::new();
+        Self { stage, options, consumer, sending, given, delivered: 0, headers }
     }
 
     /// The client; it is made when a line first needs it.
@@ -81,10 +87,19 @@ impl Case {
                 let (name, value) = rest.split_once(' ').unwrap();
                 self.options.push((name.into(), value.into()));
             }
-            "log" | "start" | "committed" | "leader" => self.state(word, rest),
-            "elect" | "recreate" | "rebalance" | "gone" | "back" => self.event(word, rest),
+            "log" | "record" | "start" | "committed" | "leader" => self.state(word, rest),
+            "limit" => self.stage.with(|world| world.batch_max = rest.parse().unwrap()),
+            "others" => self.stage.with(|world| world.others = rest.parse().unwrap()),
+            "newest" => self.stage.with(|world| {
+                let (key, version) = rest.split_once(' ').unwrap();
+                world.newest.insert(api(key).into(), version.parse().unwrap());
+            }),
+            "elect" | "move" | "recreate" | "rebalance" | "gone" | "back" => {
+                self.event(word, rest);
+            }
             "act" => self.act(rest),
             "expect" => self.expect(rest),
+            _ if self.sending.line(&self.stage, &self.options, word, rest) => {}
             _ => self.client(word, rest),
         }
     }
@@ -97,8 +112,12 @@ impl Case {
                 let found = pieces(rest, world.epoch);
                 world.logs.get_mut(&at).unwrap().extend(found);
             }
+            "record" => world.append_with(at, &headers(rest)),
             "start" => drop(world.starts.insert(at, rest.parse().unwrap())),
-            "committed" => drop(world.committed.insert(at, rest.parse().unwrap())),
+            "committed" => {
+                world.commits.retain(|(of, _)| *of != at);
+                world.committed.insert(at, rest.parse().unwrap());
+            }
             _ => drop(world.leaders.insert(at, rest.parse().unwrap())),
         });
     }
@@ -113,10 +132,12 @@ impl Case {
                 let log = world.logs.get_mut(&at.parse().unwrap()).unwrap();
                 log.retain(|(base, ..)| *base < end);
             }
-            "recreate" => {
-                world.topic_id += 1;
-                world.logs.values_mut().for_each(Vec::clear);
+            "move" => {
+                let (at, to) = rest.split_once(' ').unwrap();
+                let (to, told_by) = to.split_once(' ').unwrap_or((to, ""));
+                world.lead(at.parse().unwrap(), to.parse().unwrap(), told_by);
             }
+            "recreate" => world.recreate(),
             "rebalance" => {
                 world.share = offsets(rest).iter().map(|&at| i32::try_from(at).unwrap()).collect();
                 world.rebalance = true;
@@ -126,37 +147,13 @@ impl Case {
         });
     }
 
-    /// `act API BROKER WHAT`, for the next request of that API to that broker.
+    /// `act API BROKER WHAT then WHAT…`, for the next requests of that API to that broker.
     fn act(&self, rest: &str) {
         let mut words = rest.splitn(3, ' ');
-        let (api, node, what) =
-            (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-        let key = match api {
-            "Fetch" => ApiKey::Fetch,
-            "Metadata" => ApiKey::Metadata,
-            "ListOffsets" => ApiKey::ListOffsets,
-            other => panic!("no such API here: {other}"),
-        };
-        let (what, how) = what.split_once(' ').unwrap_or((what, ""));
-        let act = match what {
-            "refuse" => Act::Refuse(code(how)),
-            "nearer" => Act::Nearer(how.parse().unwrap()),
-            "throttle" => Act::Throttle(Duration::from_millis(how.parse().unwrap())),
-            "records" => {
-                let (at, how) = how.split_once(' ').unwrap();
-                let bytes = pieces(how, 5).into_iter().flat_map(|(.., bytes)| bytes).collect();
-                Act::Records(at.parse().unwrap(), bytes)
-            }
-            "close" => Act::Close,
-            "misdirect" => Act::Misdirect,
-            "address" => {
-                let (host, port) = how.split_once(' ').unwrap();
-                Act::Address(host.into(), port.parse().unwrap())
-            }
-            "leaderless" => Act::Leaderless,
-            other => panic!("no such act: {other}"),
-        };
-        self.stage.with(|world| world.act(key, node.parse().unwrap(), act));
+        let (key, node) = (api(words.next().unwrap()), words.next().unwrap().parse().unwrap());
+        for act in words.next().unwrap().split(" then ") {
+            self.stage.with(|world| world.act(key, node, Act::parse(act)));
+        }
     }
 
     fn client(&mut self, word: &str, rest: &str) {
@@ -185,6 +182,12 @@ impl Case {
                 consumer.seek_before_end(&part(at), rest.parse().unwrap(), LIMIT).unwrap();
                 self.given.remove(&part(at).partition);
             }
+            "commit" => consumer.commit(Commit::Finished, LIMIT).unwrap(),
+            "headers" => {
+                let (offset, wanted) = rest.split_once(' ').unwrap();
+                let place = (part(at).partition, offset.parse().unwrap());
+                assert_eq!(self.headers[&place], headers(wanted), "headers at {place:?}");
+            }
             "pause" | "resume" => {
                 let parts: Vec<_> = offsets(at).iter().map(|at| part(&at.to_string())).collect();
                 let done =
@@ -204,6 +207,11 @@ impl Case {
                 let text = std::str::from_utf8(record.value().unwrap()).unwrap();
                 assert_eq!(text, record.offset().to_string(), "the record is another's");
                 self.delivered += text.len();
+                let own = |(name, value): (&[u8], Option<&[u8]>)| {
+                    (name.to_vec(), value.map(<[u8]>::to_vec))
+                };
+                let headers = record.headers().iter().map(own).collect();
+                self.headers.insert((record.partition(), record.offset()), headers);
                 self.given.entry(record.partition()).or_default().push(record.offset());
             }
         }
@@ -261,10 +269,15 @@ impl Case {
                 });
                 self.nothing_given();
             }
+            "committed" => {
+                let found = self.stage.with(|world| world.committed[&part(at).partition]);
+                assert_eq!(found.to_string(), rest, "committed of {at}");
+            }
             "resets" => {
                 let resets = self.consumer().stats().resets;
                 assert_eq!(resets.to_string(), at, "positions that did not hold");
             }
+            "retries" => self.sending.expect_retries(at),
             "patience" => {
                 let impatient = self.stage.with(|world| world.impatient.clone());
                 assert_eq!(impatient, Vec::<String>::new());
@@ -283,7 +296,7 @@ impl Case {
                 let most = logged * at.parse::<usize>().unwrap() / 100;
                 assert!(sent <= most, "{sent} bytes were fetched of {logged}");
             }),
-            other => panic!("no such expectation: {other}"),
+            other => sending::expect(&self.stage, other, at, rest),
         }
     }
 
@@ -291,11 +304,6 @@ impl Case {
         let left = self.given.values().filter(|given| !given.is_empty()).count();
         assert_eq!(left, 0, "records that no line reads: {:?}", self.given);
     }
-}
-
-fn code(name: &str) -> ErrorCode {
-    let mut all = (-1..200).map(ErrorCode::from);
-    all.find(|code| code.name() == name).unwrap_or_else(|| panic!("no such code: {name}"))
 }
 
 /// Runs a file's cases; how many there were.
@@ -320,6 +328,7 @@ fn run(file: &str) -> usize {
             under_way.line(line);
         }
         under_way.nothing_given();
+        under_way.sending.end();
         if let Some(consumer) = &under_way.consumer {
             consumer.close(LIMIT).unwrap();
         }
@@ -349,7 +358,11 @@ macro_rules! files {
 }
 
 files! {
-    malformed 9,
-    positions 10,
+    leaders 12,
+    malformed 10,
+    order 13,
+    outcomes 13,
+    positions 13,
+    records 3,
     replicas 3,
 }

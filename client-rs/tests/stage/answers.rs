@@ -31,13 +31,14 @@ use ottla_protocol::messages::{
 };
 use ottla_protocol::{ApiKey, ErrorCode, Records, Uuid};
 
+use super::produce::{name_producer, produce};
 use super::{Act, TOPIC, World, encoded};
 
 /// How long a fetch is held that finds nothing: short, so that a case is.
 const HELD: Duration = Duration::from_millis(20);
 
 /// The APIs that the brokers have, with their newest versions.
-const APIS: [(ApiKey, i16); 13] = [
+const APIS: [(ApiKey, i16); 14] = [
     (ApiKey::ApiVersions, 4),
     (ApiKey::Metadata, 12),
     (ApiKey::FindCoordinator, 4),
@@ -51,34 +52,39 @@ const APIS: [(ApiKey, i16); 13] = [
     (ApiKey::OffsetForLeaderEpoch, 4),
     (ApiKey::Fetch, 16),
     (ApiKey::InitProducerId, 4),
+    (ApiKey::Produce, 13),
 ];
 
 /// One request, and where it came to.
-struct Asked<'a> {
-    node: i32,
-    version: i16,
-    id: i32,
-    frame: &'a [u8],
-    act: Option<&'a Act>,
+pub(super) struct Asked<'a> {
+    pub(super) node: i32,
+    pub(super) version: i16,
+    pub(super) id: i32,
+    pub(super) frame: &'a [u8],
+    pub(super) act: Option<&'a Act>,
 }
 
+/// What is answered: nothing at all, where no answer is waited for; none, where the connection is
+/// to be closed.
 pub(super) fn answer(
     world: &Mutex<World>,
     node: i32,
     key: ApiKey,
     frame: &[u8],
     act: Option<&Act>,
-) -> Vec<u8> {
+) -> Option<Vec<u8>> {
     let version = i16::from_be_bytes([frame[2], frame[3]]);
     let id = i32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]);
     let id = if matches!(act, Some(Act::Misdirect)) { id + 1_000 } else { id };
     let asked = Asked { node, version, id, frame, act };
     if key == ApiKey::Fetch {
-        return fetch(world, &asked);
+        return Some(fetch(world, &asked));
     }
     let world = &mut *world.lock().unwrap();
-    match key {
-        ApiKey::ApiVersions => hello(&asked),
+    Some(match key {
+        ApiKey::Produce => return produce(world, &asked),
+        ApiKey::InitProducerId => name_producer(world, &asked),
+        ApiKey::ApiVersions => hello(world, &asked),
         ApiKey::Metadata => metadata(world, &asked),
         ApiKey::FindCoordinator => coordinator(world, &asked),
         ApiKey::JoinGroup => join(world, &asked),
@@ -94,17 +100,24 @@ pub(super) fn answer(
         ApiKey::ListOffsets => starts(world, &asked),
         ApiKey::OffsetForLeaderEpoch => epochs(world, &asked),
         other => panic!("{other} was not expected"),
-    }
+    })
 }
 
-fn hello(asked: &Asked<'_>) -> Vec<u8> {
+fn hello(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
+    let newest = |key: ApiKey, newest| world.newest.get(&key.into()).copied().unwrap_or(newest);
     let api_keys = APIS.map(|(key, max_version)| ApiVersion {
         api_key: key.into(),
         min_version: 0,
-        max_version,
+        max_version: newest(key, max_version),
     });
-    let response = ApiVersionsResponse { api_keys: api_keys.to_vec(), ..Default::default() };
-    encoded(asked.version.min(4), asked.id, &response)
+    let mut response = ApiVersionsResponse { api_keys: api_keys.to_vec(), ..Default::default() };
+    if asked.version > newest(ApiKey::ApiVersions, APIS[0].1) {
+        // As Kafka does: in version 0, with its own range alone.
+        response.error_code = ErrorCode::UNSUPPORTED_VERSION;
+        response.api_keys.truncate(1);
+        return encoded(0, asked.id, &response);
+    }
+    encoded(asked.version, asked.id, &response)
 }
 
 fn metadata(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
@@ -125,19 +138,32 @@ fn metadata(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
         ..Default::default()
     });
     let leaderless = matches!(asked.act, Some(Act::Leaderless));
-    let partitions = world.logs.keys().map(|&partition_index| MetadataResponsePartition {
-        partition_index,
-        leader_id: if leaderless { -1 } else { *world.leaders.get(&partition_index).unwrap_or(&1) },
-        leader_epoch: world.epoch,
-        error_code: if leaderless { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
-        ..Default::default()
+    let partitions = world.logs.keys().map(|&partition_index| {
+        let true_leader = *world.leaders.get(&partition_index).unwrap_or(&1);
+        let told = world.told.get(&partition_index).copied();
+        let (leader_id, leader_epoch) = told.unwrap_or((true_leader, world.epoch));
+        MetadataResponsePartition {
+            partition_index,
+            leader_id: if leaderless { -1 } else { leader_id },
+            leader_epoch,
+            error_code: if leaderless { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
+            ..Default::default()
+        }
     });
     let partitions: Vec<_> = partitions.collect();
     let names = request.topics.iter().flatten().filter_map(|topic| topic.name);
-    let names: Vec<&str> = names.collect();
+    let mut names: Vec<&str> = names.collect();
     world.described.extend(names.iter().map(ToString::to_string));
+    let others: Vec<String> = (0..world.others).map(|at| format!("other-{at}")).collect();
+    if request.topics.is_none() {
+        world.described.push("all topics".into());
+        names.extend(others.iter().map(String::as_str).chain([TOPIC]));
+    }
+    if matches!(asked.act, Some(Act::Omit)) {
+        names.retain(|name| *name != TOPIC);
+    }
     let topics = names.iter().map(|&name| {
-        let known = name == TOPIC;
+        let known = name == TOPIC || others.iter().any(|other| other == name);
         let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
         MetadataResponseTopic {
             name: Some(name),
@@ -199,6 +225,7 @@ fn commit(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
     let mut partitions = Vec::new();
     for row in request.topics.iter().flat_map(|topic| &topic.partitions) {
         world.committed.insert(row.partition_index, row.committed_offset);
+        world.commits.push((row.partition_index, row.committed_offset));
         let (partition_index, error_code) = (row.partition_index, ErrorCode::NONE);
         partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
     }
@@ -226,11 +253,18 @@ fn committed(world: &World, asked: &Asked<'_>) -> Vec<u8> {
 }
 
 impl World {
-    fn end(&self, partition: i32) -> i64 {
+    /// The time for which a broker asks to be left alone with this answer, in ms.
+    pub(super) fn throttle(&mut self, asked: &Asked<'_>) -> i32 {
+        let Some(Act::Throttle(throttle)) = asked.act else { return 0 };
+        self.quiet_until.insert(asked.node, Instant::now() + *throttle);
+        i32::try_from(throttle.as_millis()).unwrap()
+    }
+
+    pub(super) fn end(&self, partition: i32) -> i64 {
         self.logs[&partition].last().map_or(0, |(_, next, _)| *next)
     }
 
-    fn start(&self, partition: i32) -> i64 {
+    pub(super) fn start(&self, partition: i32) -> i64 {
         self.starts.get(&partition).copied().unwrap_or(0)
     }
 }
@@ -322,14 +356,9 @@ fn fetched(
             ..Default::default()
         });
     }
-    let throttle = match asked.act {
-        Some(Act::Throttle(throttle)) => *throttle,
-        _ => Duration::ZERO,
-    };
-    world.quiet_until.insert(asked.node, Instant::now() + throttle);
     let topic_id = request.topics.first().map_or(Uuid::ZERO, |topic| topic.topic_id);
     let responses = vec![FetchableTopicResponse { topic: TOPIC, topic_id, partitions }];
-    let throttle_time_ms = i32::try_from(throttle.as_millis()).unwrap();
+    let throttle_time_ms = world.throttle(asked);
     let response = FetchResponse { throttle_time_ms, responses, ..Default::default() };
     encoded(asked.version, asked.id, &response)
 }

@@ -1,10 +1,13 @@
 //! Brokers that keep small logs and do with chosen requests what a case says.
 
-#![allow(dead_code, reason = "each story takes what it needs")]
+#![allow(dead_code, unused_imports, reason = "each story takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 #![allow(clippy::disallowed_methods, reason = "a broker measures how long it is left alone")]
 
+mod acts;
 mod answers;
+mod headers;
+mod produce;
 mod records;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,36 +15,18 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ottla_protocol::frame::{encode_response, frame_size};
-use ottla_protocol::{ApiKey, ErrorCode, Response, Writer};
+use ottla_protocol::{ApiKey, Response, Writer};
 
+pub(crate) use acts::{Act, api};
+pub(crate) use headers::{Headers, headers};
+pub(crate) use produce::Came;
 pub(crate) use records::pieces;
 
 /// The one topic there is.
 pub(crate) const TOPIC: &str = "t";
-
-/// What a broker does with one request of an API, in place of what it would.
-#[derive(Debug, Clone)]
-pub(crate) enum Act {
-    /// Answers all that is asked with this code.
-    Refuse(ErrorCode),
-    /// Names a broker that is nearer (KIP-392).
-    Nearer(i32),
-    /// Answers as ever, and asks to be left alone for so long (KIP-219).
-    Throttle(Duration),
-    /// Gives these bytes for the partition's records, whatever was asked.
-    Records(i32, Vec<u8>),
-    /// Closes the connection.
-    Close,
-    /// Answers another request than the one that came.
-    Misdirect,
-    /// Tells its own address as one that cannot be.
-    Address(String, i32),
-    /// Says that no partition has a leader.
-    Leaderless,
-}
 
 /// A log: batches with base offset, next offset, and bytes.
 pub(crate) type Log = Vec<(i64, i64, Vec<u8>)>;
@@ -53,8 +38,28 @@ pub(crate) struct World {
     pub(crate) starts: BTreeMap<i32, i64>,
     pub(crate) leaders: BTreeMap<i32, i32>,
     pub(crate) committed: BTreeMap<i32, i64>,
+    /// What was committed since a case said what is.
+    pub(crate) commits: Vec<(i32, i64)>,
     pub(crate) epoch: i32,
+    /// Leader and epoch that metadata tells in place of the true ones.
+    told: BTreeMap<i32, (i32, i32)>,
+    /// Whether a broker that does not lead says who does (KIP-951).
+    hints: bool,
     pub(crate) topic_id: u8,
+    /// So many further topics there are, each with the partitions of the one.
+    pub(crate) others: usize,
+    /// The longest batch that the topic takes.
+    pub(crate) batch_max: usize,
+    /// The newest versions of APIs, where they are not ours.
+    pub(crate) newest: BTreeMap<i16, i16>,
+    /// Producers that have got an id.
+    producers: i64,
+    /// The batches that came, in order.
+    pub(crate) came: Vec<Came>,
+    /// Batches that came again as other bytes.
+    pub(crate) changed: Vec<String>,
+    /// API, version and broker of each request.
+    pub(crate) asked: Vec<(ApiKey, i16, i32)>,
     /// What the member is to read from the next sync on.
     pub(crate) share: Vec<i32>,
     pub(crate) rebalance: bool,
@@ -67,8 +72,12 @@ pub(crate) struct World {
     pub(crate) sent: usize,
     /// Topics that Metadata was asked about.
     pub(crate) described: Vec<String>,
+    /// Bytes of answers about metadata.
+    pub(crate) told_bytes: usize,
     /// Requests to a broker that had asked to be left alone.
     pub(crate) impatient: Vec<String>,
+    /// Heartbeats to such a broker.
+    pub(crate) beats: usize,
     quiet_until: BTreeMap<i32, Instant>,
     addresses: BTreeMap<i32, SocketAddr>,
 }
@@ -81,7 +90,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn start(brokers: i32) -> Self {
-        let world = World { epoch: 5, topic_id: 7, generation: 0, ..World::default() };
+        let (epoch, hints, topic_id, batch_max) = (5, true, 7, usize::MAX);
+        let world = World { epoch, hints, topic_id, batch_max, ..World::default() };
         let world = Arc::new(Mutex::new(world));
         for node in 1..=brokers {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,13 +139,30 @@ impl Connection {
                     return self.stream.shutdown(Shutdown::Both);
                 }
                 world.note_patience(self.node, key);
+                world.asked.push((key, i16::from_be_bytes([frame[2], frame[3]]), self.node));
+                if key == ApiKey::Produce {
+                    world.note_produce(self.node, &frame);
+                }
                 world.acts.get_mut(&(number, self.node)).and_then(VecDeque::pop_front)
             };
-            if matches!(act, Some(Act::Close)) {
-                return self.stream.shutdown(Shutdown::Both);
+            match act {
+                Some(Act::Close) => return self.stream.shutdown(Shutdown::Both),
+                Some(Act::Swallow) => continue,
+                _ => {}
             }
             let answer = answers::answer(&self.world, self.node, key, &frame, act.as_ref());
-            self.stream.write_all(&answer)?;
+            let Some(answer) = answer else { return self.stream.shutdown(Shutdown::Both) };
+            if key == ApiKey::Metadata {
+                self.world.lock().unwrap().told_bytes += answer.len();
+            }
+            match act {
+                Some(Act::Mute) => {}
+                Some(Act::Cut) => {
+                    self.stream.write_all(&answer[..answer.len() / 2])?;
+                    return self.stream.shutdown(Shutdown::Both);
+                }
+                _ => self.stream.write_all(&answer)?,
+            }
         }
     }
 }
@@ -144,9 +171,20 @@ impl World {
     /// Heartbeats go on: the quota is not theirs.
     fn note_patience(&mut self, node: i32, key: ApiKey) {
         let quiet = self.quiet_until.get(&node).is_some_and(|until| *until > Instant::now());
-        if quiet && matches!(key, ApiKey::Fetch | ApiKey::ListOffsets) {
-            self.impatient.push(format!("{key} to broker {node}"));
+        match key {
+            ApiKey::Fetch | ApiKey::ListOffsets | ApiKey::Produce if quiet => {
+                self.impatient.push(format!("{key} to broker {node}"));
+            }
+            ApiKey::Heartbeat if quiet => self.beats += 1,
+            _ => {}
         }
+    }
+
+    /// Acts for an API that no request has met.
+    pub(crate) fn acts_left(&self, key: ApiKey) -> usize {
+        let number = i16::from(key);
+        let of_key = self.acts.iter().filter(|((api, _), _)| *api == number);
+        of_key.map(|(_, acts)| acts.len()).sum()
     }
 
     /// The next act of an API at a broker, and all after it.

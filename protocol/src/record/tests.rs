@@ -1,5 +1,6 @@
 //! Whole batches: written, read back, cut, altered, compressed and stamped.
 
+mod forms;
 mod lz4;
 
 use bytes::Bytes;
