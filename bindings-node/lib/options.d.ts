@@ -105,6 +105,15 @@ export interface CommonOptions {
   /** The same as `metadataMaxIdle`. */
   'metadata.max.idle.ms'?: number
   /**
+   * Whether a broker that is not the one meant, or of another cluster, is left, and the cluster
+   * looked for anew at bootstrap.servers (KIP-1242). Default true.
+   */
+  metadataClusterCheck?: boolean
+  /** The same as `metadataClusterCheck`. */
+  metadataClusterCheckEnable?: boolean
+  /** The same as `metadataClusterCheck`. */
+  'metadata.cluster.check.enable'?: boolean
+  /**
    * Whether asking about an unknown topic may create it, if the broker allows that too. True for
    * producers, false for consumers and admin clients. Not set by default.
    */

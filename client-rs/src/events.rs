@@ -50,6 +50,23 @@ pub enum Event {
         /// How long after [`Event::BrokersDown`].
         after: Duration,
     },
+    /// A broker of another cluster, or another broker than was meant, answers under an address: it
+    /// is left, and the cluster looked for anew at `bootstrap.servers` (KIP-1242).
+    OtherCluster {
+        /// Where, as `ID at HOST:PORT`.
+        broker: String,
+        /// The id of the cluster that is known.
+        known: String,
+        /// The id of the other one; `None` if the broker only said that it is not the one meant.
+        found: Option<String>,
+    },
+    /// `bootstrap.servers` lead to another cluster than before, and the client goes on there.
+    ClusterChanged {
+        /// The id of the cluster before.
+        known: String,
+        /// The id of the cluster now.
+        found: String,
+    },
     /// Consumers: these partitions are this member's from now on.
     PartitionsAssigned {
         /// Those that it did not have before; it may be none.

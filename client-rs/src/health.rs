@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::events::{Event, Feed};
 use crate::state::guard::lock;
+use crate::state::metadata::Stray;
 
 /// How a client fares. Cheap to ask for: some counters, and a lock that is held for a moment.
 #[derive(Debug, Clone, Default)]
@@ -129,6 +130,31 @@ impl Vitals {
             count(&self.disconnects, 1);
             told.last_error = Some((error, now));
         }
+    }
+
+    /// Brokers of another cluster were met.
+    pub(crate) fn note_stray(&self, stray: Stray) {
+        match stray {
+            Stray::Left { broker, known, found } => {
+                tracing::warn!(broker, known, found, "another cluster answers: it is left");
+                let found = Some(found);
+                self.events.tell(|| Event::OtherCluster { broker, known, found });
+            }
+            Stray::Moved { known, found } => {
+                tracing::warn!(known, found, "`bootstrap.servers` lead to another cluster now");
+                self.events.tell(|| Event::ClusterChanged { known, found });
+            }
+        }
+    }
+
+    /// A broker says that it is not the one that was meant.
+    pub(crate) fn note_refused(&self, broker: &str, known: &str) {
+        tracing::warn!(broker, known, "it is another broker, or of another cluster: it is left");
+        self.events.tell(|| Event::OtherCluster {
+            broker: broker.to_owned(),
+            known: known.to_owned(),
+            found: None,
+        });
     }
 
     /// The client is closed, and with it all its connections.

@@ -68,6 +68,11 @@ class CommonOptions(TypedDict, total=False):
     metadata_max_idle: int
     metadata_max_idle_ms: int
 
+    #: Whether a broker that is not the one meant, or of another cluster, is left, and the cluster
+    #: looked for anew at bootstrap.servers (KIP-1242). Default true.
+    metadata_cluster_check: bool
+    metadata_cluster_check_enable: bool
+
     #: Whether asking about an unknown topic may create it, if the broker allows that too. True for
     #: producers, false for consumers and admin clients. Not set by default.
     allow_auto_create_topics: bool

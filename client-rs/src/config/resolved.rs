@@ -30,6 +30,8 @@ pub(crate) struct CommonConfig {
     pub(crate) metadata_max_age: Duration,
     /// `metadata.max.idle.ms`.
     pub(crate) metadata_max_idle: Duration,
+    /// `metadata.cluster.check.enable`.
+    pub(crate) cluster_check: bool,
     /// `allow.auto.create.topics`.
     pub(crate) allow_auto_create: bool,
 }
@@ -56,6 +58,7 @@ impl CommonConfig {
             connections_max_idle: options.duration("connections.max.idle.ms")?,
             metadata_max_age: options.duration("metadata.max.age.ms")?,
             metadata_max_idle: options.duration("metadata.max.idle.ms")?,
+            cluster_check: options.bool("metadata.cluster.check.enable")?,
             allow_auto_create: options
                 .bool_if_set("allow.auto.create.topics")
                 .unwrap_or(auto_create),

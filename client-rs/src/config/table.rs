@@ -166,6 +166,8 @@ pub static OPTIONS: &[OptionRow] = &[
         "What is known of the cluster is asked for anew after so long."),
     row(Common, "metadata.max.idle.ms", "metadata_max_idle", millis(5000), Some("300000"),
         "A topic not used for so long is no longer asked about."),
+    row(Common, "metadata.cluster.check.enable", "metadata_cluster_check", Bool, Some("true"),
+        "Whether a broker that is not the one meant, or of another cluster, is left, and the cluster looked for anew at bootstrap.servers (KIP-1242)."),
     row(Common, "allow.auto.create.topics", "allow_auto_create_topics", Bool, None,
         "Whether asking about an unknown topic may create it, if the broker allows that too. True for producers, false for consumers and admin clients."),
     row(Common, "default.api.timeout.ms", "api_timeout", millis(1), Some("60000"),

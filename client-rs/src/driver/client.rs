@@ -44,6 +44,8 @@ pub(crate) struct Client {
     inner: RefCell<Inner>,
     /// The machine panicked, or has ended.
     over: Cell<bool>,
+    /// Brokers do not know what to do with whom we expect there.
+    unchecked: Cell<bool>,
 }
 
 struct Inner {
@@ -75,7 +77,15 @@ impl Client {
         let metadata = Metadata::new(&config);
         let links = HashMap::default();
         let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
-        Rc::new(Self { config, transport, wake, vitals, inner, over: Cell::new(false) })
+        Rc::new(Self {
+            config,
+            transport,
+            wake,
+            vitals,
+            inner,
+            over: Cell::new(false),
+            unchecked: Cell::new(false),
+        })
     }
 
     /// The client's task: turns until its machine ends.
@@ -143,6 +153,9 @@ impl Client {
             Owner::Machine => machine.handle_response(token, reply, cx),
             Owner::Metadata => {
                 cx.metadata.handle_response(token, reply, cx.now, cx.random);
+                if let Some(stray) = cx.metadata.take_stray() {
+                    self.vitals.note_stray(stray);
+                }
             }
         });
         self.wake.wake();
@@ -295,6 +308,26 @@ impl Client {
         }
     }
 
+    /// Whom a connection expects at its other end, where the cluster has told (KIP-1242).
+    pub(crate) fn expected(&self, peer: Peer) -> Option<(String, i32)> {
+        let Peer::Node(id) = peer else { return None };
+        let inner = self.inner.borrow();
+        let known = inner.metadata.expected().filter(|_| !self.unchecked.get());
+        known.map(|known| (known.to_owned(), id))
+    }
+
+    /// The cluster's brokers are too old to be told whom we expect; that is not tried each time.
+    pub(crate) fn note_unchecked(&self) {
+        self.unchecked.set(true);
+    }
+
+    /// A broker is not the one that was expected: the cluster is looked for anew.
+    pub(crate) fn rebootstrap(&self) {
+        self.unchecked.set(false);
+        self.inner.borrow_mut().metadata.rebootstrap(clock::now());
+        self.wake.wake();
+    }
+
     /// Where it is noted how the client fares.
     pub(crate) fn vitals(&self) -> &Vitals {
         &self.vitals
@@ -338,8 +371,15 @@ impl Inner {
     /// An open connection if there is one, else a broker not known to be down, else an address from
     /// the options: when all brokers are gone, the cluster is looked for anew (KIP-899).
     fn any_peer(&mut self, bootstrap: usize) -> Peer {
-        let open =
-            self.links.values().filter(|link| link.is_ready() && link.key.lane == Lane::Rest);
+        let brokers = &self.metadata.cluster().brokers;
+        let known = |peer| match peer {
+            Peer::Node(id) => brokers.contains_key(&id),
+            Peer::Bootstrap(_) => true,
+        };
+        let usable = |link: &&Rc<Link>| {
+            link.is_ready() && link.key.lane == Lane::Rest && known(link.key.peer)
+        };
+        let open = self.links.values().filter(usable);
         if let Some(link) = open.min_by_key(|link| link.load()) {
             return link.key.peer;
         }

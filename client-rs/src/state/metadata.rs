@@ -56,6 +56,9 @@ pub(crate) struct Metadata {
     /// Requests in a row after which something was still missing.
     failures: u32,
     last_error: Option<Error>,
+    /// The cluster that was known before it was looked for anew.
+    left: Option<String>,
+    stray: Option<Stray>,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,16 @@ struct Settings {
     timeout: Duration,
     backoff: Backoff,
     auto_create: bool,
+    cluster_check: bool,
+}
+
+/// Brokers that were found to be of another cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stray {
+    /// One answered as a broker of the cluster that is known, and is of another: it was left.
+    Left { broker: String, known: String, found: String },
+    /// The addresses of the options lead to another cluster than before.
+    Moved { known: String, found: String },
 }
 
 #[derive(Debug)]
@@ -85,6 +98,7 @@ impl Metadata {
                 timeout: config.request_timeout,
                 backoff: Backoff::new(config.retry_backoff),
                 auto_create: config.allow_auto_create,
+                cluster_check: config.cluster_check,
             },
             cluster: Arc::default(),
             wanted: HashMap::default(),
@@ -102,6 +116,8 @@ impl Metadata {
             in_round: false,
             failures: 0,
             last_error: None,
+            left: None,
+            stray: None,
         }
     }
 
@@ -113,6 +129,29 @@ impl Metadata {
     /// When the cluster last answered.
     pub(crate) const fn answered_at(&self) -> Option<Instant> {
         self.answered_at
+    }
+
+    /// Whom a connection to a broker expects there: the cluster's id (KIP-1242).
+    pub(crate) fn expected(&self) -> Option<&str> {
+        self.cluster.id.as_deref().filter(|_| self.settings.cluster_check)
+    }
+
+    /// Forgets where the cluster's brokers are and which cluster it is: both are asked for anew at
+    /// the addresses of the options (KIP-899, KIP-1102).
+    pub(crate) fn rebootstrap(&mut self, now: Instant) {
+        let cluster = Arc::make_mut(&mut self.cluster);
+        if let Some(known) = cluster.id.take() {
+            self.left = Some(known);
+        }
+        cluster.brokers.clear();
+        cluster.controller = None;
+        cluster.version += 1;
+        self.request_refresh(now);
+    }
+
+    /// Brokers of another cluster that were met since the last call.
+    pub(crate) const fn take_stray(&mut self) -> Option<Stray> {
+        self.stray.take()
     }
 
     /// Why the last request brought nothing.
@@ -290,9 +329,10 @@ impl Metadata {
         }
         self.open = None;
         let outcome = match &reply {
-            Ok(answer) => answer
-                .decode::<MetadataResponse<'_>>()
-                .and_then(|response| self.apply(&response).map(|()| response.throttle_time_ms)),
+            Ok(answer) => answer.decode::<MetadataResponse<'_>>().and_then(|response| {
+                self.check(&response, &answer.broker, now)?;
+                self.apply(&response).map(|()| response.throttle_time_ms)
+            }),
             Err(fault) => Err(fault.error.clone()),
         };
         match outcome {
@@ -330,6 +370,30 @@ impl Metadata {
             let led = topic.partitions.iter().all(|partition| partition.leader.is_some());
             if topic.error.is_error() { !passes(topic.error) } else { led }
         })
+    }
+
+    /// Leaves a broker that is of another cluster than the one that is known.
+    fn check(
+        &mut self,
+        response: &MetadataResponse<'_>,
+        broker: &str,
+        now: Instant,
+    ) -> Result<(), Error> {
+        if response.error_code == ErrorCode::REBOOTSTRAP_REQUIRED {
+            self.rebootstrap(now);
+        }
+        let Some(found) = response.cluster_id else { return Ok(()) };
+        if let Some(known) = self.expected().filter(|known| *known != found) {
+            let (known, found) = (known.to_owned(), found.to_owned());
+            let error = other_cluster(broker, &known, Some(&found)).with_api(ApiKey::Metadata);
+            self.stray = Some(Stray::Left { broker: broker.to_owned(), known, found });
+            self.rebootstrap(now);
+            return Err(error);
+        }
+        if let Some(known) = self.left.take().filter(|known| *known != found) {
+            self.stray = Some(Stray::Moved { known, found: found.to_owned() });
+        }
+        Ok(())
     }
 
     fn apply(&mut self, response: &MetadataResponse<'_>) -> Result<(), Error> {
@@ -378,6 +442,20 @@ impl Metadata {
         });
         Ok(())
     }
+}
+
+/// The error of a connection that leads to another cluster, or to another broker than was meant.
+pub(crate) fn other_cluster(broker: &str, known: &str, found: Option<&str>) -> Error {
+    let text = match found {
+        Some(found) => format!("another cluster answers under {broker}: {found}, and not {known}"),
+        None => format!(
+            "another cluster than {known}, or another of its brokers, answers under {broker}"
+        ),
+    };
+    Error::new(ErrorKind::Connect, text).with_hint(
+        "the address was given to another broker, or two clusters advertise the same: see their \
+         `advertised.listeners`; `metadata.cluster.check.enable=false` takes whoever answers",
+    )
 }
 
 fn address(host: &str, port: i32) -> Option<Address> {

@@ -17,7 +17,7 @@ use crate::state::cluster::Cluster;
 use crate::state::commits::CommitAnswer;
 use crate::state::fetcher::{FetchAnswer, FetchLane, FetchTopics, Leader, Leaders};
 use crate::state::lookups::LookupAnswer;
-use crate::state::machine::{Body, Context, Lane, Reply, Request, Target};
+use crate::state::machine::{Answer, Body, Context, Lane, Reply, Request, Target};
 use crate::state::membership::MemberAsk;
 use crate::state::token::Token;
 
@@ -247,26 +247,34 @@ impl Engine {
                 self.log_fault(&answer);
                 self.offsets.handle_answer(token, answer, now);
             }
-            Asked::Fetch(token, topics) => {
-                let broker = reply.as_ref().ok().map(|answer| Rc::clone(&answer.broker));
-                let answer = reply.and_then(|answer| fetch::fetched(&answer, &topics));
-                self.log_fault(&answer);
-                let answer = answer.map(|(answer, hints)| {
-                    for hint in &hints {
-                        learn(hint, cx);
-                    }
-                    self.count_fetch(&answer, broker.as_deref().unwrap_or_default());
-                    answer
-                });
-                self.fetcher.handle_fetch(token, answer, now);
-            }
+            Asked::Fetch(token, topics) => self.handle_fetched(token, &topics, reply, cx),
         }
+    }
+
+    fn handle_fetched(
+        &mut self,
+        token: Token,
+        topics: &FetchTopics,
+        reply: Result<Answer, Error>,
+        cx: &mut Context<'_>,
+    ) {
+        let broker = reply.as_ref().ok().map(|answer| Rc::clone(&answer.broker));
+        let answer = reply.and_then(|answer| fetch::fetched(&answer, topics));
+        self.log_fault(&answer);
+        let answer = answer.map(|(answer, hints)| {
+            for hint in &hints {
+                learn(hint, cx);
+            }
+            self.count_fetch(&answer, broker.as_deref().unwrap_or_default());
+            answer
+        });
+        self.fetcher.handle_fetch(token, answer, cx.now);
     }
 
     fn found_coordinator(
         &mut self,
         token: Token,
-        reply: Result<crate::state::machine::Answer, Error>,
+        reply: Result<Answer, Error>,
         cx: &mut Context<'_>,
     ) {
         let answer = reply.and_then(|answer| wire::found_coordinator(&answer));

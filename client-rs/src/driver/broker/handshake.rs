@@ -14,9 +14,12 @@ use crate::driver::clock::{self, Timer};
 use crate::driver::wire::Wire;
 use crate::error::{Error, ErrorKind};
 use crate::state::machine::{Body, Frame, body};
+use crate::state::metadata::other_cluster;
 
-/// The newest version asked in. Version 5 would tell the broker whom we take it for (KIP-1242).
-const NEWEST: i16 = 4;
+/// The newest version asked in, of a broker that is told whom we take it for (KIP-1242).
+const NEWEST: i16 = 5;
+/// The same where nobody is expected: version 5 has nothing more to say then.
+const NEWEST_UNCHECKED: i16 = 4;
 
 /// Connects, and asks for the broker's versions.
 pub(crate) async fn open(link: &Rc<Link>, client: &Rc<Client>) -> Result<(Wire, Versions), Error> {
@@ -25,16 +28,39 @@ pub(crate) async fn open(link: &Rc<Link>, client: &Rc<Client>) -> Result<(Wire, 
     let wait = client.connect_timeout(link.failures.get());
     let stream = client.transport().connect(&address, advertised, wait).await?;
     let mut wire = Wire::new(stream);
-    let versions = match ask(&mut wire, client, NEWEST).await? {
-        Told::Versions(versions) => versions,
+    let expected = client.expected(link.key.peer);
+    let newest = if expected.is_some() { NEWEST } else { NEWEST_UNCHECKED };
+    let told = match ask(&mut wire, client, newest, expected.as_ref()).await? {
         // KIP-511: the broker is older than the question, and says in version 0 what it knows.
-        Told::Older(version) => match ask(&mut wire, client, version).await? {
-            Told::Versions(versions) => versions,
-            Told::Older(_) => {
-                let text = "the broker does not take its own version of ApiVersions";
-                return Err(Error::new(ErrorKind::UnsupportedVersion, text));
+        Told::Older(version) => {
+            if expected.is_some() {
+                client.note_unchecked();
             }
-        },
+            ask(&mut wire, client, version, None).await?
+        }
+        told => told,
+    };
+    let versions = match (told, expected) {
+        (Told::Versions(versions), _) => versions,
+        (Told::Another, Some((known, node))) => {
+            let name = format!("{node} at {address}");
+            // Unless another connection was told the same, and the client looks elsewhere by now.
+            if client.expected(link.key.peer).is_some_and(|(cluster, _)| cluster == known) {
+                if !link.is_down() {
+                    client.vitals().note_refused(&name, &known);
+                }
+                client.rebootstrap();
+            }
+            return Err(other_cluster(&name, &known, None).with_api(ApiKey::ApiVersions));
+        }
+        (Told::Another, None) => {
+            let code = ErrorCode::REBOOTSTRAP_REQUIRED;
+            return Err(Error::from_kafka(code, None).with_api(ApiKey::ApiVersions));
+        }
+        (Told::Older(_), _) => {
+            let text = "the broker does not take its own version of ApiVersions";
+            return Err(Error::new(ErrorKind::UnsupportedVersion, text));
+        }
     };
     tracing::debug!(broker = %address, lane = ?link.key.lane, "connected");
     Ok((wire, versions))
@@ -43,10 +69,17 @@ pub(crate) async fn open(link: &Rc<Link>, client: &Rc<Client>) -> Result<(Wire, 
 enum Told {
     Versions(Versions),
     Older(i16),
+    /// It is not the broker that was meant.
+    Another,
 }
 
-async fn ask(wire: &mut Wire, client: &Client, version: i16) -> Result<Told, Error> {
-    let question = question();
+async fn ask(
+    wire: &mut Wire,
+    client: &Client,
+    version: i16,
+    expected: Option<&(String, i32)>,
+) -> Result<Told, Error> {
+    let question = question(expected.cloned());
     let mut writer = Writer::new();
     let client_id = Some(client.client_id());
     let mut frame =
@@ -68,12 +101,14 @@ async fn ask(wire: &mut Wire, client: &Client, version: i16) -> Result<Told, Err
     read(&answer.await?, version)
 }
 
-fn question() -> Box<dyn Body> {
-    body(ApiKey::ApiVersions, 0..=NEWEST, |frame| {
+fn question(expected: Option<(String, i32)>) -> Box<dyn Body> {
+    body(ApiKey::ApiVersions, 0..=NEWEST, move |frame| {
         frame.put(&ApiVersionsRequest {
             client_software_name: "ottla",
             client_software_version: env!("CARGO_PKG_VERSION"),
-            ..ApiVersionsRequest::default()
+            // One alone is an INVALID_REQUEST.
+            cluster_id: expected.as_ref().map(|(cluster, _)| cluster.as_str()),
+            node_id: expected.as_ref().map_or(-1, |(_, node)| *node),
         })
     })
 }
@@ -104,6 +139,7 @@ fn read(answer: &[u8], version: i16) -> Result<Told, Error> {
             let best = listed.map_or(0, |(_, range)| *range.end());
             Ok(Told::Older(if (0..version).contains(&best) { best } else { 0 }))
         }
+        ErrorCode::REBOOTSTRAP_REQUIRED => Ok(Told::Another),
         code => Err(Error::from_kafka(code, None).with_api(ApiKey::ApiVersions)),
     }
 }

@@ -68,6 +68,10 @@ impl Trial {
 }
 
 fn response(topics: Vec<MetadataResponseTopic<'_>>) -> Answer {
+    response_of(None, topics)
+}
+
+fn response_of(cluster_id: Option<&str>, topics: Vec<MetadataResponseTopic<'_>>) -> Answer {
     use ottla_protocol::Message;
     let broker = |node_id| MetadataResponseBroker {
         node_id,
@@ -77,6 +81,7 @@ fn response(topics: Vec<MetadataResponseTopic<'_>>) -> Answer {
     };
     let response = MetadataResponse {
         brokers: vec![broker(1), broker(2)],
+        cluster_id,
         topics,
         ..MetadataResponse::default()
     };
@@ -295,4 +300,38 @@ fn more_topics_than_a_request_takes_are_asked_about_by_two_and_then_left_alone()
         assert_eq!(due.duration_since(trial.now), Duration::from_mins(5), "metadata.max.age.ms");
         trial.now = due;
     }
+}
+
+#[test]
+fn an_answer_of_another_cluster_is_not_believed_and_the_cluster_is_looked_for_anew() {
+    let mut trial = Trial::new();
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    let token = trial.asked().unwrap();
+    assert!(trial.answer(token, Ok(response_of(Some("ours"), Vec::new()))));
+    assert_eq!(trial.metadata.take_stray(), None);
+    assert_eq!(trial.metadata.expected(), Some("ours"));
+    let ask = |trial: &mut Trial| {
+        trial.now = trial.metadata.poll_timeout().unwrap();
+        trial.asked().unwrap()
+    };
+    let token = ask(&mut trial);
+    assert!(!trial.answer(token, Ok(response_of(Some("theirs"), Vec::new()))));
+    let (known, found) = ("ours".to_owned(), "theirs".to_owned());
+    let left = Stray::Left { broker: "b:9092".to_owned(), known, found };
+    assert_eq!(trial.metadata.take_stray(), Some(left));
+    assert!(trial.metadata.cluster().brokers.is_empty(), "the options' addresses are asked next");
+    let error = trial.metadata.last_error().unwrap();
+    assert!(error.to_string().contains("theirs") && error.retriable(), "{error}");
+    // It was one broker; the cluster itself is where it was.
+    let token = ask(&mut trial);
+    assert!(trial.answer(token, Ok(response_of(Some("ours"), Vec::new()))));
+    assert_eq!(trial.metadata.take_stray(), None);
+    // The options' addresses lead elsewhere: whoever wrote them there is believed, and it is told.
+    trial.metadata.rebootstrap(trial.now);
+    let token = ask(&mut trial);
+    assert!(trial.answer(token, Ok(response_of(Some("theirs"), Vec::new()))));
+    let (known, found) = ("ours".to_owned(), "theirs".to_owned());
+    assert_eq!(trial.metadata.take_stray(), Some(Stray::Moved { known, found }));
+    assert_eq!(trial.metadata.expected(), Some("theirs"));
 }

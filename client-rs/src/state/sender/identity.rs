@@ -67,6 +67,13 @@ impl Identity {
         }
     }
 
+    /// The cluster is another one, where this id may be another producer's: asks for another.
+    pub(crate) fn forget(&mut self) {
+        if self.state != State::Off {
+            self.state = State::Unknown;
+        }
+    }
+
     /// The request that is due, if one is; `token` is for its answer.
     pub(crate) fn poll_request(&mut self, token: u64, now: Instant) -> Option<Request> {
         if self.state != State::Unknown || self.retry_at.is_some_and(|at| at > now) {

@@ -89,6 +89,8 @@ pub(crate) struct Sender {
     tokens: u64,
     identity: Identity,
     cluster_version: Option<u64>,
+    /// The id of the cluster that is written to.
+    cluster_id: Option<String>,
     /// Brokers whose partitions senders were told to leave out.
     away: BTreeSet<i32>,
     /// Leaders were learnt since that was told.
@@ -119,6 +121,7 @@ impl Sender {
             tokens: 0,
             identity,
             cluster_version: None,
+            cluster_id: None,
             away: BTreeSet::new(),
             leaders_changed: false,
             outstanding: BTreeSet::new(),

@@ -68,6 +68,9 @@ impl Sender {
         }
         let cluster = Arc::clone(cx.metadata.cluster());
         let fresh = self.cluster_version.replace(cluster.version) != Some(cluster.version);
+        if let Some(id) = cluster.id.as_deref().filter(|_| fresh) {
+            self.see_cluster(id);
+        }
         // Shown together: to show one costs as much as there are topics.
         let mut shown = Vec::new();
         if fresh {
@@ -181,6 +184,19 @@ impl Sender {
         let face = TopicFace::new(&name, shown, leaders, cursor);
         self.topics.insert(name, KnownTopic { id: topic.id, face: Arc::clone(&face), slots });
         Some(face)
+    }
+
+    /// In another cluster than before its producer id may be somebody else's.
+    fn see_cluster(&mut self, id: &str) {
+        if self.cluster_id.as_deref() == Some(id) {
+            return;
+        }
+        if self.cluster_id.replace(id.to_owned()).is_some() {
+            self.identity.forget();
+            for partition in &mut self.partitions {
+                partition.queue.handle_new_log();
+            }
+        }
     }
 
     fn learn_leaders(&mut self, cluster: &Cluster) {

@@ -21,6 +21,8 @@ impl Queue {
             Repair::Renumber(base) if !ambiguous => self.first_number(Sequence { base, ..own }),
             _ => {
                 let fresh = match numbering {
+                    // Another id is on its way: this one is used up, or was another cluster's.
+                    Numbering::Unknown => return true,
                     Numbering::By { producer_id, epoch } if producer_id != own.producer_id => {
                         Some((producer_id, epoch))
                     }

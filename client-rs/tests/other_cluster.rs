@@ -1,0 +1,139 @@
+//! A client whose broker's address is another cluster's all at once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod clients;
+mod patience;
+
+use clients::{options, producer};
+use ottla::{Admin, Event, Events, Outcome, Producer, Record};
+use ottla_broker::{Broker, BrokerConfig};
+use patience::{LIMIT, within_limit};
+
+/// A cluster of its own, of one broker, on this port or any.
+fn cluster(listen: &str) -> Broker {
+    let config = BrokerConfig::new().memory().listen(listen).set("num.partitions", "1").unwrap();
+    Broker::start(config).unwrap()
+}
+
+/// A producer that has a record stored, whose broker then makes room for another cluster's; and
+/// what it tells.
+fn moved(more: &[(&str, &str)]) -> (Producer, Events, Broker) {
+    let ours = cluster("127.0.0.1:0");
+    let address = ours.bootstrap();
+    let pairs = [("retry.backoff.ms", "5"), ("reconnect.backoff.ms", "5")];
+    let pairs: Vec<_> = pairs.iter().chain(more).copied().collect();
+    let producer = producer(&address, &pairs);
+    let events = producer.events();
+    producer.send(&Record::to("orders").value("to us")).unwrap().wait(LIMIT).unwrap();
+    ours.stop(LIMIT).unwrap();
+    (producer, events, cluster(&address))
+}
+
+/// What is told of clusters.
+fn told(events: &Events) -> Event {
+    loop {
+        let event = events.next(LIMIT).unwrap().unwrap();
+        if matches!(event, Event::OtherCluster { .. } | Event::ClusterChanged { .. }) {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn another_cluster_under_a_brokers_address_is_noticed_before_anything_is_sent_to_it() {
+    within_limit(|| {
+        let (producer, events, theirs) = moved(&[]);
+        let sent = producer.send(&Record::to("orders").value("to whom?")).unwrap();
+        let known = match told(&events) {
+            // By its answer to the first words of a connection, or by one about the cluster.
+            Event::OtherCluster { broker, known, found } => {
+                assert!(broker.ends_with(&theirs.bootstrap()), "{broker}");
+                assert_ne!(found.as_ref(), Some(&known));
+                known
+            }
+            other => panic!("{other:?}"),
+        };
+        // `bootstrap.servers` lead there too, so that is where the program wants to go.
+        match told(&events) {
+            Event::ClusterChanged { known: before, found } => {
+                assert_eq!(before, known);
+                assert_ne!(found, known);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(sent.wait(LIMIT).unwrap().offset, 0, "the first of that cluster");
+        producer.close(LIMIT).unwrap();
+        theirs.stop(LIMIT).unwrap();
+    });
+}
+
+/// Each cluster counts its producers from 0 on.
+#[test]
+fn in_another_cluster_a_producer_does_not_go_on_under_an_id_that_is_another_producers() {
+    within_limit(|| {
+        let (moved, _, theirs) = moved(&[]);
+        let native = producer(&theirs.bootstrap(), &[]);
+        let record = Record::to("orders").value("one");
+        native.send(&record).unwrap().wait(LIMIT).unwrap();
+        for _ in 0..3 {
+            moved.send(&record).unwrap().wait(LIMIT).unwrap();
+            native.send(&record).unwrap().wait(LIMIT).unwrap();
+        }
+        let last = native.send(&record).unwrap().wait(LIMIT).unwrap();
+        assert_eq!(last.offset, 7, "each once");
+        assert_eq!(native.stats().epoch_bumps, 0, "nobody has written in its place");
+        moved.close(LIMIT).unwrap();
+        native.close(LIMIT).unwrap();
+        theirs.stop(LIMIT).unwrap();
+    });
+}
+
+/// `advertised.listeners` with an address at which another cluster's broker listens.
+#[test]
+fn records_do_not_go_to_another_cluster_whose_address_is_advertised() {
+    within_limit(|| {
+        let theirs = cluster("127.0.0.1:0");
+        let advertised = format!("PLAINTEXT://{}", theirs.bootstrap());
+        let config = BrokerConfig::new().memory().set("num.partitions", "1").unwrap();
+        let config = config.set("advertised.listeners", &advertised).unwrap();
+        let ours = Broker::start(config.listen("127.0.0.1:0")).unwrap();
+        let times = [("delivery.timeout.ms", "600"), ("request.timeout.ms", "300")];
+        let more = [("linger.ms", "0"), ("retry.backoff.ms", "5"), ("reconnect.backoff.ms", "5")];
+        let pairs: Vec<_> = times.into_iter().chain(more).collect();
+        let producer = producer(&ours.address().to_string(), &pairs);
+        let events = producer.events();
+        let sent = producer.send(&Record::to("orders").value("to us")).unwrap();
+        match told(&events) {
+            Event::OtherCluster { broker, found, .. } => {
+                assert_eq!(broker, format!("1 at {}", theirs.bootstrap()));
+                assert_eq!(found, None, "it only says that it is another");
+            }
+            other => panic!("{other:?}"),
+        }
+        let error = sent.wait(LIMIT).unwrap_err();
+        assert_eq!(error.outcome(), Some(Outcome::NotSent));
+        let last = producer.health().last_error.unwrap().error;
+        assert!(last.to_string().contains("answers under"), "{last}");
+        assert!(last.hint().unwrap().contains("advertised.listeners"), "{last:?}");
+        let admin = Admin::new(&options(&theirs.bootstrap(), &[])).unwrap();
+        assert!(admin.list_topics().wait().unwrap().is_empty(), "nothing of it came there");
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn without_the_check_whoever_answers_is_taken() {
+    within_limit(|| {
+        let (producer, events, theirs) = moved(&[("metadata.cluster.check.enable", "false")]);
+        let sent = producer.send(&Record::to("orders").value("to anyone")).unwrap();
+        assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
+        producer.close(LIMIT).unwrap();
+        while let Some(event) = events.try_next() {
+            let strange =
+                matches!(event, Event::OtherCluster { .. } | Event::ClusterChanged { .. });
+            assert!(!strange, "{event:?}");
+        }
+        theirs.stop(LIMIT).unwrap();
+    });
+}
