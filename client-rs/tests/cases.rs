@@ -68,11 +68,19 @@ impl Case {
             for (name, value) in options {
                 all = all.set(name, value).unwrap();
             }
-            let consumer = Consumer::new(&all).unwrap();
-            consumer.subscribe(&[TOPIC]).unwrap();
-            consumer
+            Consumer::new(&all).unwrap()
         });
         consumer.clone()
+    }
+
+    /// The same; the group gives it its partitions, unless a line before has named them.
+    fn reader(&mut self) -> Consumer {
+        let begun = self.consumer.is_some();
+        let consumer = self.consumer();
+        if !begun {
+            consumer.subscribe(&[TOPIC]).unwrap();
+        }
+        consumer
     }
 
     fn line(&mut self, line: &str) {
@@ -84,7 +92,7 @@ impl Case {
                 world.share = (0..count).collect();
             }),
             "option" => {
-                let (name, value) = rest.split_once(' ').unwrap();
+                let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.options.push((name.into(), value.into()));
             }
             "log" | "record" | "start" | "committed" | "leader" => self.state(word, rest),
@@ -157,7 +165,7 @@ impl Case {
     }
 
     fn client(&mut self, word: &str, rest: &str) {
-        let consumer = self.consumer();
+        let consumer = if word == "assign" { self.consumer() } else { self.reader() };
         let (at, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         match word {
             "read" => self.read(at, &offsets(rest)),
@@ -172,6 +180,11 @@ impl Case {
                 let wanted: Vec<_> = offsets(at).iter().map(|at| part(&at.to_string())).collect();
                 self.until("that assignment", |_| consumer.assignment() == wanted);
                 // What was given before of others was given rightly.
+                self.given.retain(|at, _| wanted.contains(&TopicPartition::new(TOPIC, *at)));
+            }
+            "assign" => {
+                let wanted: Vec<_> = offsets(at).iter().map(|at| part(&at.to_string())).collect();
+                consumer.assign(&wanted).unwrap();
                 self.given.retain(|at, _| wanted.contains(&TopicPartition::new(TOPIC, *at)));
             }
             "seek" => {
@@ -200,7 +213,7 @@ impl Case {
 
     /// Takes what comes until `enough`.
     fn until(&mut self, what: &str, mut enough: impl FnMut(&mut Self) -> bool) {
-        let (consumer, deadline) = (self.consumer(), Instant::now() + LIMIT);
+        let (consumer, deadline) = (self.reader(), Instant::now() + LIMIT);
         while !enough(self) {
             assert!(Instant::now() < deadline, "{what} never came: {:?}", self.given);
             if let Some(record) = consumer.poll(Duration::from_millis(5)).unwrap() {
@@ -229,7 +242,7 @@ impl Case {
     }
 
     fn fault(&mut self) -> ottla::Error {
-        let (consumer, deadline) = (self.consumer(), Instant::now() + LIMIT);
+        let (consumer, deadline) = (self.reader(), Instant::now() + LIMIT);
         loop {
             assert!(Instant::now() < deadline, "no error came");
             match consumer.poll(Duration::from_millis(5)) {
@@ -278,6 +291,10 @@ impl Case {
                 assert_eq!(resets.to_string(), at, "positions that did not hold");
             }
             "retries" => self.sending.expect_retries(at),
+            "members" => {
+                let joins = self.stage.with(|world| world.generation);
+                assert_eq!(joins.to_string(), at, "times that the group was joined");
+            }
             "patience" => {
                 let impatient = self.stage.with(|world| world.impatient.clone());
                 assert_eq!(impatient, Vec::<String>::new());
@@ -358,6 +375,7 @@ macro_rules! files {
 }
 
 files! {
+    assigned 8,
     leaders 12,
     malformed 10,
     order 13,

@@ -65,7 +65,8 @@ impl Consumer {
     /// Commits, and waits until the group's coordinator has it.
     ///
     /// Faults that may pass are tried again until the time is over. `CommitFenced` names partitions
-    /// that went to another member meanwhile.
+    /// that went to another member meanwhile, or are not assigned any more. `InvalidGroup` without
+    /// `group.id`.
     pub fn commit(&self, what: Commit<'_>, timeout: Duration) -> Result<(), Error> {
         match self.begin_commit(what, timeout)? {
             Some(promise) => promise.wait(timeout.saturating_add(SLACK), "the commit"),
@@ -117,6 +118,7 @@ impl Consumer {
         if let Some(error) = face.ended() {
             return Err(error);
         }
+        self.own.check_group("commit")?;
         let (partition, lease, mark) = match what {
             Commit::Finished => return Ok(face.finish()),
             Commit::Offsets(offsets) => {
@@ -204,6 +206,7 @@ impl Consumer {
         partitions: &[TopicPartition],
         timeout: Duration,
     ) -> Result<Arc<Promise<CommittedOffsets>>, Error> {
+        self.own.check_group("look committed offsets up")?;
         let promise = Promise::new();
         let now = clock::now();
         let deadline = now.checked_add(timeout).unwrap_or(now + self.own.config.api_timeout);

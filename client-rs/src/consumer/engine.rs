@@ -22,6 +22,7 @@ use crate::state::offsets::{FoundOffsets, Offsets, OffsetsId};
 use crate::state::pace::{Pace, soonest};
 use crate::state::token::{Token, Tokens};
 
+mod choice;
 mod faults;
 mod group;
 mod pattern;
@@ -69,6 +70,12 @@ pub(super) struct Engine {
     offsets_found: HashMap<OffsetsId, Arc<Promise<FoundOffsets>>>,
     /// Assigned partitions whose committed offsets are being looked up, with their positions.
     placing: HashMap<LookupId, Vec<(TopicPartition, u64)>>,
+    /// Assigned partitions whose topics are not heard of yet, with their positions.
+    unplaced: Vec<(TopicPartition, u64)>,
+    /// What the program has assigned itself; nothing while it has not.
+    chosen: BTreeSet<TopicPartition>,
+    /// That one of them does not exist.
+    missing: Option<Error>,
     topics: Vec<Arc<str>>,
     /// What the names of the topics must match, if they are not given one by one.
     pattern: Option<Pattern>,
@@ -93,7 +100,6 @@ impl Engine {
     /// A machine for this face; `closed` is resolved when it has ended.
     pub(super) fn new(
         config: ConsumerConfig,
-        group: Arc<str>,
         face: Arc<Face>,
         closed: Arc<Promise<()>>,
         random: &mut Random,
@@ -119,7 +125,10 @@ impl Engine {
             replica_age: config.common.metadata_max_age,
         };
         Self {
-            names: GroupNames { group, instance_id: config.instance_id.clone() },
+            names: GroupNames {
+                group: config.group.clone().unwrap_or_default(),
+                instance_id: config.instance_id.clone(),
+            },
             face,
             tokens: Tokens::default(),
             coordinator: Coordinator::new(pace(), now),
@@ -135,6 +144,9 @@ impl Engine {
             offsets: Offsets::new(read_committed, pace()),
             offsets_found: HashMap::default(),
             placing: HashMap::default(),
+            unplaced: Vec::new(),
+            chosen: BTreeSet::new(),
+            missing: None,
             topics: Vec::new(),
             pattern: None,
             pinned: BTreeSet::new(),
@@ -181,6 +193,7 @@ impl Engine {
                 self.subscribe_pattern(pattern, cx);
             }
             Command::Subscribe(_) | Command::SubscribePattern(_) => {}
+            Command::Assign(assigned) => self.choose(assigned, cx),
             Command::Seek { partition, position, offset } => {
                 self.fetcher.seek(&partition, position, offset);
             }
@@ -310,10 +323,12 @@ impl Engine {
 
     /// Tells what stands in the way, once it has for a while.
     fn see_obstacle(&mut self, cx: &Context<'_>) {
-        let found = if self.topics.is_empty() || !self.face.is_empty() {
-            None
-        } else {
-            faults::obstacle(cx.metadata, &self.topics)
+        let found = match () {
+            () if self.is_choosing() => {
+                faults::unreachable(cx.metadata).or_else(|| self.missing.clone())
+            }
+            () if self.topics.is_empty() || !self.face.is_empty() => None,
+            () => faults::obstacle(cx.metadata, &self.topics),
         };
         let Some(error) = found else {
             if self.obstacle.take().is_some_and(|obstacle| obstacle.shown) {
@@ -355,7 +370,7 @@ impl Engine {
     }
 
     fn wants_coordinator(&self) -> bool {
-        let commits = !self.commits.is_idle() && self.membership.identity().is_some();
+        let commits = !self.commits.is_idle() && self.identity().is_some();
         self.membership.wants_coordinator() || commits || self.lookups.wants_coordinator()
     }
 }

@@ -24,11 +24,16 @@ use crate::state::offsets::FoundOffsets;
 use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
+mod assigning;
 mod handing;
 mod places;
 mod rebalance;
+mod supply;
 mod take;
+mod wishes;
 
+pub(super) use assigning::Assigned;
+use assigning::Chooser;
 pub(super) use places::Renewed;
 use rebalance::Rebalances;
 pub(super) use rebalance::{Change, Rebalance};
@@ -39,6 +44,7 @@ pub(super) use take::{Look, OneRecord, Want, WholeBatch};
 pub(super) enum Command {
     Subscribe(Vec<Arc<str>>),
     SubscribePattern(Box<Regex>),
+    Assign(Assigned),
     Seek {
         partition: TopicPartition,
         position: u64,
@@ -104,6 +110,23 @@ struct Part {
 }
 
 impl Part {
+    const fn new(lease: u64, position: u64) -> Self {
+        Self {
+            lease,
+            position,
+            paused: false,
+            held: false,
+            untold: false,
+            decoding: false,
+            listed: false,
+            begun: VecDeque::new(),
+            items: VecDeque::new(),
+            next: None,
+            end: None,
+            buffered: 0,
+        }
+    }
+
     /// Whether it may be given out from.
     const fn is_open(&self) -> bool {
         !self.paused && !self.held && !self.untold && !self.decoding
@@ -169,6 +192,7 @@ struct Handed {
 #[derive(Default)]
 struct Inner {
     ids: u64,
+    chooser: Chooser,
     parts: HashMap<TopicPartition, Part>,
     ready: VecDeque<TopicPartition>,
     faults: VecDeque<Error>,
@@ -270,175 +294,6 @@ impl Face {
 
     pub(super) fn set_refill_below(&self, bytes: usize) {
         self.lock().refill_below = bytes;
-    }
-
-    /// A partition is this member's.
-    pub(super) fn add(&self, partition: TopicPartition, lease: u64, position: u64) {
-        let part = Part {
-            lease,
-            position,
-            paused: false,
-            held: false,
-            untold: false,
-            decoding: false,
-            listed: false,
-            begun: VecDeque::new(),
-            items: VecDeque::new(),
-            next: None,
-            end: None,
-            buffered: 0,
-        };
-        self.lock().parts.insert(partition, part);
-    }
-
-    /// A partition is another's: what is ready of it is dropped.
-    pub(super) fn remove(&self, partition: &TopicPartition) {
-        let mut inner = self.lock();
-        inner.drop_ready(partition);
-        inner.parts.remove(partition);
-        inner.finished.remove(partition);
-        inner.forget(partition);
-        Self::announce(inner);
-    }
-
-    /// Gives nothing more of these out, until [`Face::release`] or [`Face::remove`].
-    pub(super) fn hold(&self, which: &Which) {
-        let mut inner = self.lock();
-        inner.put_back_current(|partition| which.contains(partition));
-        for (partition, part) in &mut inner.parts {
-            part.held |= which.contains(partition);
-        }
-    }
-
-    /// A partition that was held stays with this member.
-    pub(super) fn release(&self, partition: &TopicPartition) {
-        let mut inner = self.lock();
-        if let Some(part) = inner.parts.get_mut(partition) {
-            part.held = false;
-        }
-        inner.list(partition);
-        Self::announce(inner);
-    }
-
-    /// Reading of a partition begins at that offset.
-    pub(super) fn begin(&self, partition: &TopicPartition, position: u64, offset: i64) {
-        let mut inner = self.lock();
-        if let Some(part) = inner.part(partition, position) {
-            part.next = Some(offset);
-        }
-    }
-
-    /// The same at a place that was made up: it is committed like what was read.
-    pub(super) fn begin_afresh(&self, partition: &TopicPartition, position: u64, offset: i64) {
-        let mut inner = self.lock();
-        let Some(part) = inner.part(partition, position) else { return };
-        part.next = Some(offset);
-        let lease = part.lease;
-        let mark = Mark {
-            lease,
-            jump: position,
-            offset,
-            leader_epoch: -1,
-            by_hand: false,
-            metadata: None,
-        };
-        inner.finished.insert(partition.clone(), mark);
-    }
-
-    /// Moves a partition to a place that is still to be found, unless it has moved by itself;
-    /// what is ready of it is given out before. The new position's number.
-    pub(super) fn jump(&self, partition: &TopicPartition, position: u64) -> Option<u64> {
-        let mut inner = self.lock();
-        let next = inner.id();
-        let part = inner.part(partition, position)?;
-        part.position = next;
-        for item in &mut part.items {
-            if let Item::Data(fetched) = item {
-                fetched.position = next;
-            }
-        }
-        Some(next)
-    }
-
-    /// Records to give out.
-    pub(super) fn deliver(&self, fetched: Fetched) {
-        let mut inner = self.lock();
-        let Some(part) = inner.part(&fetched.partition, fetched.position) else {
-            // Stale: sought or revoked while they were on their way.
-            inner.stats.dropped_records += fetched.records();
-            return;
-        };
-        let bytes = fetched.bytes;
-        let partition = fetched.partition.clone();
-        part.buffered += bytes;
-        part.end = Some(fetched.high_watermark);
-        part.items.push_back(Item::Data(fetched));
-        inner.buffered += bytes;
-        inner.stats.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
-        inner.list(&partition);
-        Self::announce(inner);
-    }
-
-    /// An error to give out behind what is ready of its partition; one at a time.
-    pub(super) fn fault(&self, partition: &TopicPartition, position: u64, fault: Error) {
-        let mut inner = self.lock();
-        let Some(part) = inner.part(partition, position) else { return };
-        if let Some(Item::Fault(last)) = part.items.back_mut() {
-            *last = fault;
-            return;
-        }
-        part.items.push_back(Item::Fault(fault));
-        inner.list(partition);
-        Self::announce(inner);
-    }
-
-    /// An error of no partition, given out once.
-    pub(super) fn push_error(&self, error: Error) {
-        let mut inner = self.lock();
-        if inner.faults.len() >= FAULTS_MAX {
-            inner.faults.pop_front();
-        }
-        inner.faults.push_back(error);
-        Self::announce(inner);
-    }
-
-    /// What a call is told if its time is over without records.
-    pub(super) fn set_obstacle(&self, obstacle: Option<Error>) {
-        self.lock().obstacle = obstacle;
-    }
-
-    /// Every call gets this error from now on; the first one to say so counts.
-    pub(super) fn end(&self, error: Error) {
-        let mut inner = self.lock();
-        inner.over = true;
-        inner.ended.get_or_insert(error);
-        Self::announce(inner);
-    }
-
-    /// Every call says so from now on, whatever ended it before.
-    pub(super) fn close(&self) {
-        let mut inner = self.lock();
-        inner.ended = Some(Error::closed());
-        Self::announce(inner);
-    }
-
-    /// Whether the consumer has any partition.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lock().parts.is_empty()
-    }
-
-    /// All partitions of this member.
-    pub(super) fn partitions(&self) -> Vec<TopicPartition> {
-        let mut partitions: Vec<_> = self.lock().parts.keys().cloned().collect();
-        partitions.sort();
-        partitions
-    }
-
-    /// Where the finished work stands.
-    pub(super) fn finished(&self) -> Marks {
-        let mut inner = self.lock();
-        inner.note_finished();
-        inner.finished.iter().map(|(partition, mark)| (partition.clone(), mark.clone())).collect()
     }
 
     /// Wakes who waits if something is ready.

@@ -1,21 +1,21 @@
-//! Reading records: as a member of a group, record by record or in batches.
+//! Reading records: as a member of a group or by itself, record by record or in batches.
 
 mod batch;
 mod commit;
 mod deserialize;
 mod engine;
 mod face;
+mod futures;
 mod health;
 mod offsets;
 mod rebalance;
 mod stats;
+mod subscription;
 mod wire;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::config::{ConsumerConfig, Options};
@@ -30,6 +30,7 @@ use crate::state::wake::Wake;
 
 use engine::Engine;
 use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
+use futures::{Closing, NextOf};
 
 pub use batch::{Batch, ConsumerRecord, Piece};
 pub use commit::{Commit, Committed, OffsetAndMetadata};
@@ -43,10 +44,9 @@ pub use stats::ConsumerStats;
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
 /// What a call waits beyond its time for the reason why it was not enough.
 const SLACK: Duration = Duration::from_millis(50);
-/// Largest size of a pattern of topics once it is compiled.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Reads topics, sharing their partitions with the other members of its group.
+/// Reads topics, sharing their partitions with the other members of its group, or the partitions
+/// that it is told to: see [`Consumer::assign`].
 ///
 /// A handle: clones are the same consumer. It may be used from any thread, but records are meant
 /// to be asked for by one at a time: a call counts as finished what the call before it gave.
@@ -104,44 +104,6 @@ impl Consumer {
         Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, listener, process }) })
     }
 
-    /// Reads these topics, and no others from now on. The group shares out their partitions.
-    ///
-    /// `InvalidGroup` without `group.id`; `InvalidTopic` for a name that no topic can have.
-    pub fn subscribe(&self, topics: &[&str]) -> Result<(), Error> {
-        let mut names = Vec::with_capacity(topics.len());
-        for &topic in topics {
-            check_topic(topic)?;
-            names.push(Arc::from(topic));
-        }
-        self.command(Command::Subscribe(names))
-    }
-
-    /// Reads the topics whose whole names match a regular expression, and no others from now on;
-    /// also those that come later, as soon as the metadata tell of them (`metadata.max.age.ms`), and
-    /// a topic that comes later from its beginning. Kafka's internal topics are left out.
-    ///
-    /// The syntax is that of the crate `regex`, which is RE2's but for little. `InvalidGroup` without
-    /// `group.id`; `InvalidArgument` for a pattern that cannot be read, or grows beyond 1 MiB.
-    pub fn subscribe_pattern(&self, pattern: &str) -> Result<(), Error> {
-        let whole = regex::RegexBuilder::new(&format!("^(?:{pattern})$"));
-        let regex = { whole }.size_limit(PATTERN_BYTES_MAX).build().map_err(|fault| {
-            let shown: String = pattern.chars().take(60).collect();
-            let text = format!("`{}` is no pattern of topics", shown.escape_debug());
-            Error::new(ErrorKind::InvalidArgument, text).with_source(fault)
-        })?;
-        self.command(Command::SubscribePattern(Box::new(regex)))
-    }
-
-    /// Leaves the group, after what is finished was committed, and reads nothing.
-    pub fn unsubscribe(&self) -> Result<(), Error> {
-        self.command(Command::Subscribe(Vec::new()))
-    }
-
-    /// The partitions that are this consumer's now.
-    pub fn assignment(&self) -> Vec<TopicPartition> {
-        self.own.face.partitions()
-    }
-
     /// The next record; nothing if the time is over before one comes, or after [`Self::wakeup`].
     ///
     /// What the call before gave counts as finished. An error tells of one partition or of the
@@ -181,14 +143,14 @@ impl Consumer {
     pub fn next(
         &self,
     ) -> impl Future<Output = Result<Option<ConsumerRecord>, Error>> + Send + use<> {
-        NextOf { own: Arc::clone(&self.own), want: OneRecord, wait: None }
+        NextOf::new(Arc::clone(&self.own), OneRecord)
     }
 
     /// The next batch, for tasks; nothing only after [`Self::wakeup`].
     ///
     /// Dropping the future loses no record.
     pub fn next_batch(&self) -> impl Future<Output = Result<Option<Batch>, Error>> + Send + use<> {
-        NextOf { own: Arc::clone(&self.own), want: self.whole(), wait: None }
+        NextOf::new(Arc::clone(&self.own), self.whole())
     }
 
     /// The same, of so many records at most, and of `max.poll.records` at most.
@@ -197,7 +159,7 @@ impl Consumer {
         records_max: usize,
     ) -> impl Future<Output = Result<Option<Batch>, Error>> + Send + use<> {
         let records_max = self.own.config.poll_records.min(records_max).max(1);
-        NextOf { own: Arc::clone(&self.own), want: WholeBatch { records_max }, wait: None }
+        NextOf::new(Arc::clone(&self.own), WholeBatch { records_max })
     }
 
     fn whole(&self) -> WholeBatch {
@@ -368,16 +330,21 @@ impl fmt::Debug for Consumer {
 }
 
 impl Own {
+    /// What only a consumer with a group can do is refused to one without.
+    fn check_group(&self, does: &str) -> Result<(), Error> {
+        if self.config.group.is_some() {
+            return Ok(());
+        }
+        let text = format!("`group.id` is not set, and a consumer needs it to {does}");
+        Err(Error::new(ErrorKind::InvalidGroup, text))
+    }
+
     /// Brings the machine to the I/O thread, the first time.
     fn start(&self) -> Result<(), Error> {
         self.process.check()?;
         if let Some(error) = self.face.ended() {
             return Err(error);
         }
-        let Some(group) = self.config.group.clone() else {
-            let text = "`group.id` is not set, and a consumer needs it to subscribe or commit";
-            return Err(Error::new(ErrorKind::InvalidGroup, text));
-        };
         let mut stage = lock(&self.stage);
         if matches!(*stage, Stage::New) {
             let (config, face) = (self.config.clone(), Arc::clone(&self.face));
@@ -385,7 +352,7 @@ impl Own {
             let wake = Arc::clone(&self.wake);
             let events = &self.face.events;
             let handle = driver::start(&self.config.common, wake, events, move |random| {
-                Engine::new(config, group, face, closed, random, clock::now())
+                Engine::new(config, face, closed, random, clock::now())
             })?;
             *stage = Stage::Running(handle);
         }
@@ -422,72 +389,6 @@ impl Drop for Own {
             // Nobody is left to be told.
             self.face.stop_telling();
             self.begin_close(DROP_DEADLINE);
-        }
-    }
-}
-
-/// A future of the next record or batch.
-struct NextOf<W> {
-    own: Arc<Own>,
-    want: W,
-    wait: Option<u64>,
-}
-
-impl<W: Want + Unpin> Future for NextOf<W> {
-    type Output = Result<Option<W::Taken>, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.own.process.check()?;
-        let face = Arc::clone(&self.own.face);
-        let wait = *self.wait.get_or_insert_with(|| face.wait_id());
-        face.forget_wait(wait);
-        loop {
-            let sleeper = Sleeper::Task(cx.waker().clone());
-            match face.look(&self.want, Some((wait, sleeper))) {
-                Ok(Look::Found(taken)) => return Poll::Ready(Ok(Some(taken))),
-                Ok(Look::Woken) => return Poll::Ready(Ok(None)),
-                Ok(Look::Nothing) => return Poll::Pending,
-                Ok(Look::Rebalance(rebalance)) => {
-                    Consumer { own: Arc::clone(&self.own) }.tell(&rebalance);
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-    }
-}
-
-/// A future of a close, which tells what is being given up.
-struct Closing {
-    consumer: Option<(Consumer, u64)>,
-    closed: Arc<Promise<()>>,
-}
-
-impl Future for Closing {
-    type Output = Result<(), Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some((consumer, wait)) = &self.consumer {
-            let sleeper = || Sleeper::Task(cx.waker().clone());
-            while let Some(rebalance) = consumer.own.face.await_rebalance(*wait, sleeper()) {
-                consumer.tell(&rebalance);
-            }
-        }
-        Pin::new(&mut promise::Promised(Arc::clone(&self.closed))).poll(cx)
-    }
-}
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        if let Some((consumer, wait)) = &self.consumer {
-            consumer.own.face.forget_wait(*wait);
-        }
-    }
-}
-
-impl<W> Drop for NextOf<W> {
-    fn drop(&mut self) {
-        if let Some(wait) = self.wait.filter(|_| self.own.process.is_current()) {
-            self.own.face.forget_wait(wait);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
 
+use super::assignor::NO_GENERATION;
 use super::membership::{Identity, Which};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
@@ -116,6 +117,8 @@ struct Wait {
 pub(crate) struct Commits {
     pace: Pace,
     leases: HashMap<TopicPartition, u64>,
+    /// Partitions that are read no more, whose last commits are still open.
+    left: BTreeSet<TopicPartition>,
     waiting: BTreeMap<TopicPartition, Row>,
     in_flight: Option<InFlight>,
     committed: HashMap<TopicPartition, Mark>,
@@ -132,6 +135,7 @@ impl Commits {
         Self {
             pace,
             leases: HashMap::default(),
+            left: BTreeSet::new(),
             waiting: BTreeMap::new(),
             in_flight: None,
             committed: HashMap::default(),
@@ -145,11 +149,28 @@ impl Commits {
 
     /// The partition is this member's from now on, under that lease.
     pub(crate) fn handle_leased(&mut self, partition: &TopicPartition, lease: u64) {
+        self.left.remove(partition);
         self.leases.insert(partition.clone(), lease);
+    }
+
+    /// The partition is read no more, by the program's own choice: what waits to be committed for it
+    /// still is.
+    pub(crate) fn handle_left(&mut self, partition: &TopicPartition) {
+        if self.has_open(partition) {
+            self.left.insert(partition.clone());
+        } else {
+            self.handle_lost(partition);
+        }
+    }
+
+    fn has_open(&self, partition: &TopicPartition) -> bool {
+        let sent = self.in_flight.as_ref().is_some_and(|sent| sent.rows.contains_key(partition));
+        sent || self.waiting.contains_key(partition)
     }
 
     /// The partition is another's: what waits to be committed for it never will be.
     pub(crate) fn handle_lost(&mut self, partition: &TopicPartition) {
+        self.left.remove(partition);
         self.leases.remove(partition);
         self.committed.remove(partition);
         if let Some(row) = self.waiting.remove(partition) {
@@ -254,7 +275,7 @@ impl Commits {
             return;
         };
         let mut rows = sent.rows;
-        let mut verdicts = Verdicts::default();
+        let mut verdicts = Verdicts { generation: sent.generation, ..Verdicts::default() };
         match answer {
             Ok(answer) => {
                 for (partition, code) in answer.partitions {
@@ -273,7 +294,12 @@ impl Commits {
         for (partition, row) in rows {
             self.again(partition, row);
         }
-        self.conclude(&verdicts, sent.generation, now);
+        self.conclude(&verdicts, now);
+        let open = |partition: &&TopicPartition| !self.has_open(partition);
+        let done: Vec<TopicPartition> = self.left.iter().filter(open).cloned().collect();
+        for partition in &done {
+            self.handle_lost(partition);
+        }
     }
 
     fn answered(
@@ -292,6 +318,10 @@ impl Commits {
             }
             Verdict::Coordinator => verdicts.coordinator_lost = true,
             Verdict::Rebalance => verdicts.rebalance = true,
+            // Who is no member stays none: asking again cannot help.
+            Verdict::Fenced if verdicts.generation == NO_GENERATION => {
+                return self.resolve(&partition, row, Some(code));
+            }
             Verdict::Fenced => verdicts.fenced = Some(code),
             Verdict::Later => {}
             Verdict::Refused => return self.resolve(&partition, row, Some(code)),
@@ -301,7 +331,8 @@ impl Commits {
         self.again(partition, row);
     }
 
-    fn conclude(&mut self, verdicts: &Verdicts, generation: i32, now: Instant) {
+    fn conclude(&mut self, verdicts: &Verdicts, now: Instant) {
+        let generation = verdicts.generation;
         if verdicts.coordinator_lost {
             self.events.push_back(CommitEvent::CoordinatorLost);
         } else {
@@ -442,6 +473,8 @@ pub(crate) const fn verdict(code: ErrorCode) -> Verdict {
 
 #[derive(Debug, Default)]
 struct Verdicts {
+    /// In which the commit was sent.
+    generation: i32,
     again: bool,
     coordinator_lost: bool,
     rebalance: bool,

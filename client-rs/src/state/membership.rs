@@ -302,6 +302,11 @@ impl Membership {
         matches!(self.stage, Stage::Out | Stage::Failed)
     }
 
+    /// Whether it is no member, and says nothing to the group.
+    pub(crate) const fn has_left(&self) -> bool {
+        matches!(self.stage, Stage::Out)
+    }
+
     /// A question to the coordinator, if one is due.
     pub(crate) fn poll_request(
         &mut self,

@@ -63,7 +63,7 @@ pub(crate) struct World {
     /// What the member is to read from the next sync on.
     pub(crate) share: Vec<i32>,
     pub(crate) rebalance: bool,
-    generation: i32,
+    pub(crate) generation: i32,
     pub(crate) gone: Vec<i32>,
     pub(crate) acts: BTreeMap<(i16, i32), VecDeque<Act>>,
     /// Broker, partition and offset of each fetch that brought something, be it an error.

@@ -1,5 +1,6 @@
 //! The errors of a consumer: what the machines found, as the application is told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ottla_protocol::ErrorCode;
@@ -7,6 +8,7 @@ use ottla_protocol::ErrorCode;
 use crate::consumer::batch;
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
+use crate::state::cluster::Cluster;
 use crate::state::commits::CommitFault;
 use crate::state::fetcher::FetchFault;
 use crate::state::lookups::LookupFault;
@@ -20,12 +22,12 @@ pub(in crate::consumer) fn commit(fault: CommitFault) -> Error {
     }
 }
 
-/// The error of a commit for partitions that are another member's.
+/// The error of a commit for partitions that are another member's, or nobody's.
 pub(in crate::consumer) fn fenced(partitions: &[TopicPartition]) -> Error {
     let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
     let text = format!("not committed, since no longer this consumer's: {}", names.join(", "));
     let error = Error::new(ErrorKind::CommitFenced, text).with_hint(
-        "another member reads them from the last commit on, or their topic was made anew",
+        "whoever has them by now reads on from the last commit, or their topic was made anew",
     );
     match partitions.first() {
         Some(first) => at(error, first),
@@ -34,7 +36,15 @@ pub(in crate::consumer) fn fenced(partitions: &[TopicPartition]) -> Error {
 }
 
 pub(super) fn commit_refused(code: ErrorCode, partition: &TopicPartition) -> Error {
-    at(Error::from_kafka(code, None), partition)
+    let error = at(Error::from_kafka(code, None), partition);
+    match code {
+        // A member that is told so joins anew; only who is none is refused for good.
+        ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => error.with_hint(
+            "the group has members, which share out its partitions: who assigns partitions itself \
+             needs a group.id of its own",
+        ),
+        _ => error,
+    }
 }
 
 pub(super) fn lookup(fault: LookupFault) -> Error {
@@ -52,8 +62,12 @@ pub(super) fn fetch(partition: &TopicPartition, fault: FetchFault) -> Error {
     }
 }
 
-pub(super) fn no_offset(partition: &TopicPartition) -> Error {
-    let text = format!("the group has no committed offset for {partition}");
+pub(super) fn no_offset(partition: &TopicPartition, group: &str) -> Error {
+    let text = if group.is_empty() {
+        format!("nothing tells where to begin {partition}")
+    } else {
+        format!("the group has no committed offset for {partition}")
+    };
     at(Error::new(ErrorKind::NoOffset, text), partition)
         .with_hint("auto.offset.reset is none: seek to where it shall begin, or set it to earliest")
 }
@@ -99,15 +113,34 @@ pub(super) fn refused(code: ErrorCode, api: &'static str, group: &Arc<str>) -> E
     }
 }
 
+/// Why nobody can be asked now, if the metadata tell.
+pub(super) fn unreachable(metadata: &Metadata) -> Option<Error> {
+    metadata.last_error().filter(|_| metadata.cluster().brokers.is_empty()).cloned()
+}
+
 /// Why no partition can be got now, if the metadata tell.
 pub(super) fn obstacle(metadata: &Metadata, topics: &[Arc<str>]) -> Option<Error> {
     let cluster = metadata.cluster();
     if cluster.brokers.is_empty() {
-        return metadata.last_error().cloned();
+        return unreachable(metadata);
     }
     topics.iter().find_map(|topic| {
         let code = cluster.topics.get(topic)?.error;
         code.is_error().then(|| Error::from_kafka(code, None).with_topic(topic))
+    })
+}
+
+/// The first of these partitions that the cluster, as far as it is known, does not have.
+pub(super) fn missing(cluster: &Cluster, assigned: &BTreeSet<TopicPartition>) -> Option<Error> {
+    assigned.iter().find_map(|partition| {
+        let known = cluster.topics.get(&partition.topic)?;
+        if known.error.is_error() {
+            return Some(at(Error::from_kafka(known.error, None), partition));
+        }
+        let (index, count) = (usize::try_from(partition.partition), known.partitions.len());
+        let there = index.is_ok_and(|index| index < count);
+        let text = format!("the cluster has no {partition}: the topic has {count} partitions");
+        (!there).then(|| at(Error::new(ErrorKind::UnknownTopic, text), partition))
     })
 }
 

@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// Keeps the metadata of the topics that are read, or led, and of no others.
-    fn pin(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn pin(&mut self, cx: &mut Context<'_>) {
         let led = self.membership.led_topics().unwrap_or_default();
         let wanted: BTreeSet<Arc<str>> = self.topics.iter().chain(led).cloned().collect();
         for topic in wanted.difference(&self.pinned) {
@@ -93,6 +93,7 @@ impl Engine {
         self.cluster_seen = version;
         self.match_names(cx);
         self.note_counts(cx.metadata.cluster());
+        self.see_chosen(cx);
         let Some(led) = self.membership.led_topics() else { return };
         let cluster = cx.metadata.cluster();
         if leading && led.iter().any(|topic| !cluster.topics.contains_key(topic)) {
@@ -175,7 +176,7 @@ impl Engine {
         self.release = None;
         self.face.count(|stats| stats.rebalances += 1);
         let wanted: BTreeSet<&TopicPartition> = partitions.iter().collect();
-        let before = self.face.partitions();
+        let before = self.face.shared_out();
         // Without an unbroken row of generations another member may have read in between.
         let (kept, gone): (Vec<_>, Vec<_>) =
             before.into_iter().partition(|partition| follows && wanted.contains(partition));
@@ -192,7 +193,10 @@ impl Engine {
         let mut placing = Vec::with_capacity(fresh.len());
         for partition in &fresh {
             let (lease, position) = (self.face.id(), self.face.id());
-            self.face.add(partition.clone(), lease, position);
+            if !self.face.add(partition.clone(), lease, position) {
+                // The program has assigned others by now, and this member is about to leave.
+                continue;
+            }
             self.commits.handle_leased(partition, lease);
             self.fetcher.assign(partition.clone(), position, cx.now);
             placing.push((partition.clone(), position));
@@ -204,8 +208,12 @@ impl Engine {
         }
         self.face.set_refill_below(self.fetcher.refill_below());
         self.look_up(placing, cx.now);
-        if self.config.auto_commit && self.auto_commit_at.is_none() {
-            self.auto_commit_at = Some(cx.now + self.config.auto_commit_interval);
+        self.begin_auto_commit(cx.now);
+    }
+
+    pub(super) fn begin_auto_commit(&mut self, now: Instant) {
+        if self.config.auto_commit {
+            self.auto_commit_at.get_or_insert(now + self.config.auto_commit_interval);
         }
     }
 
@@ -220,7 +228,7 @@ impl Engine {
         }
     }
 
-    fn look_up(&mut self, parts: Vec<(TopicPartition, u64)>, at: Instant) {
+    pub(super) fn look_up(&mut self, parts: Vec<(TopicPartition, u64)>, at: Instant) {
         if !parts.is_empty() {
             let id = self.id();
             let partitions = parts.iter().map(|(partition, _)| partition.clone()).collect();
@@ -236,6 +244,14 @@ impl Engine {
             self.fetcher.remove(partition);
             self.commits.handle_lost(partition);
         }
+        self.place_no_more(partitions);
+        self.face.set_refill_below(self.fetcher.refill_below());
+    }
+
+    /// Nobody wants to know any more where these begin.
+    pub(super) fn place_no_more(&mut self, partitions: &[TopicPartition]) {
+        let partitions: BTreeSet<&TopicPartition> = partitions.iter().collect();
+        self.unplaced.retain(|(partition, _)| !partitions.contains(partition));
         let lookups = &mut self.lookups;
         self.placing.retain(|&id, parts| {
             parts.retain(|(partition, _)| !partitions.contains(partition));
@@ -244,7 +260,6 @@ impl Engine {
             }
             !parts.is_empty()
         });
-        self.face.set_refill_below(self.fetcher.refill_below());
     }
 
     /// Begins assigned partitions where the group has come to.
@@ -261,27 +276,35 @@ impl Engine {
                 return self.look_up(parts, cx.now + LOOKUP_PAUSE);
             }
         };
+        let mut untold = Vec::new();
         for (partition, position) in parts {
-            match found.get(&partition).and_then(Option::as_ref) {
-                Some(&Committed { offset, leader_epoch, .. }) => {
+            match found.get(&partition) {
+                Some(&Some(Committed { offset, leader_epoch, .. })) => {
                     self.face.begin(&partition, position, offset);
                     self.fetcher.place(&partition, position, offset, leader_epoch);
                 }
-                None => self.reset(&partition, position, cx.now_ms),
+                Some(None) => self.reset(&partition, position, cx.now_ms),
+                // No word is not the word that nothing is committed.
+                None => untold.push((partition, position)),
             }
         }
+        self.look_up(untold, cx.now + LOOKUP_PAUSE);
     }
 
     /// Begins a partition that has no committed offset.
-    fn reset(&mut self, partition: &TopicPartition, position: u64, now_ms: i64) {
+    pub(super) fn reset(&mut self, partition: &TopicPartition, position: u64, now_ms: i64) {
+        if self.is_choosing() && !self.first_counts.contains_key(&partition.topic) {
+            // Whether it was there from the first on is still to be told.
+            return self.unplaced.push((partition.clone(), position));
+        }
         let known = self.first_counts.get(&partition.topic).copied().unwrap_or(i32::MAX);
         let start = match start(self.config.reset, now_ms) {
             // A partition that came after the group began: none of its records was ever skipped.
             Some(Start::Latest) if partition.partition >= known => Start::Earliest,
             Some(start) => start,
             None => {
-                self.face.fault(partition, position, faults::no_offset(partition));
-                return;
+                let error = faults::no_offset(partition, &self.names.group);
+                return self.face.fault(partition, position, error);
             }
         };
         self.face.count(|stats| stats.starts += 1);
@@ -321,7 +344,7 @@ impl Engine {
     }
 
     fn parts_of(&self, which: &Which) -> Vec<TopicPartition> {
-        let mut parts = self.face.partitions();
+        let mut parts = self.face.shared_out();
         parts.retain(|partition| which.contains(partition));
         parts
     }
@@ -362,8 +385,9 @@ impl Engine {
 
     /// Commits what is finished of what is given up.
     fn flush(&mut self, now: Instant) {
+        let choosing = self.is_choosing();
         let Some(release) = &mut self.release else { return };
-        if self.config.auto_commit {
+        if self.config.auto_commit && !choosing {
             let mut finished = self.face.finished();
             finished.retain(|(partition, _)| release.which.contains(partition));
             self.commits.push(finished);
@@ -391,13 +415,18 @@ impl Engine {
             return;
         }
         self.closing = Some(Closing { deadline, fault: None });
+        if self.config.auto_commit && self.has_group() && self.is_choosing() {
+            self.commits.push(self.face.finished());
+        }
         self.membership.subscribe(Vec::new(), now);
     }
 
     /// Ends the close when all is said or the time is over. Whether the machine has ended.
     pub(super) fn advance_close(&mut self, now: Instant) -> bool {
         let Some(closing) = &mut self.closing else { return false };
-        let done = self.membership.is_out();
+        // Who is no member commits until the end.
+        let open = self.membership.has_left() && !self.commits.is_idle();
+        let done = self.membership.is_out() && !open;
         if !done && closing.deadline > now {
             return false;
         }

@@ -1,5 +1,6 @@
 //! What the machines ask, sent out; and the answers, brought back to who asked.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +79,8 @@ impl Engine {
         // A join may be held on the coordinator's own connection, and holds up what is behind it.
         let held = self.asked.values().any(|asked| matches!(asked, Asked::Join(_)));
         let lane = if held { Lane::Rest } else { Lane::Coordinator };
-        let identity = self.membership.identity();
+        let identity = self.identity().map(Cow::into_owned);
+        let identity = identity.as_ref();
         if let Some((token, ask)) = self.commits.poll_request(identity, &mut self.tokens, cx.now) {
             let partitions = ask.marks.iter().map(|(partition, _)| partition);
             let ids = TopicIds::of(partitions, cx.metadata.cluster());

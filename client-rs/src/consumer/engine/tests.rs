@@ -1,5 +1,6 @@
 //! Tests of the machine as a whole, in virtual time.
 
+mod assigning;
 mod cooperative;
 mod counting;
 mod events;
@@ -100,7 +101,7 @@ fn a_compacted_gap_is_passed_without_asking_twice() {
     let seal = ottla_protocol::record::BatchSeal { base_offset: 10, ..Default::default() };
     log[1].2 = builder.finish(&seal).unwrap();
     script.committed.insert(0, 15);
-    script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+    script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
     script.run();
     assert_eq!(script.offsets(1000), (20..25).collect::<Vec<_>>());
     let fetches: Vec<_> = script.seen.iter().filter(|seen| seen.starts_with("fetch")).collect();
@@ -239,7 +240,7 @@ fn an_offset_cut_from_the_log_goes_by_the_reset_policy() {
         script.append(0, 10);
         script.log_starts.insert(0, 20);
         script.committed.insert(0, 3);
-        script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+        script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
         script.run();
         if wanted.is_none() {
             let want = crate::consumer::face::OneRecord;
@@ -262,7 +263,7 @@ fn an_offset_cut_from_the_log_goes_by_the_reset_policy() {
 fn a_partition_that_came_after_the_group_begins_at_its_beginning() {
     let mut script = Script::new(&[("auto.offset.reset", "latest")]);
     script.append(0, 5);
-    script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+    script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
     script.run();
     assert_eq!(script.offsets(10), Vec::<i64>::new(), "it begins at the end of what was there");
     script.logs.insert(4, Vec::new());
@@ -310,7 +311,7 @@ fn a_damaged_record_is_an_error_that_a_seek_passes() {
     let mut bytes = log[0].2.to_vec();
     bytes[61] = 0x7e;
     log[0].2 = bytes.into();
-    script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+    script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
     script.run();
     for _ in 0..2 {
         let want = crate::consumer::face::OneRecord;
@@ -329,7 +330,7 @@ fn a_damaged_record_is_an_error_that_a_seek_passes() {
 fn a_topic_that_does_not_exist_is_told_to_who_waits() {
     let mut script = Script::new(&[]);
     script.share = Vec::new();
-    script.face.command(Command::Subscribe(vec!["nope".into()])).unwrap();
+    script.face.subscribe(Command::Subscribe(vec!["nope".into()])).unwrap();
     script.run();
     let want = crate::consumer::face::OneRecord;
     assert!(script.face.take(&want, Duration::ZERO, |_| ()).unwrap().is_none(), "not at once");

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::thread::{self, ThreadId};
 
+use super::assigning::Chooser;
 use super::{Face, Inner};
 use crate::record::TopicPartition;
 use crate::state::membership::Which;
@@ -74,7 +75,10 @@ impl Face {
     pub(in crate::consumer) fn listen(&self) {
         let mut inner = self.lock();
         if !inner.rebalances.listens {
-            inner.rebalances.told = inner.parts.keys().cloned().collect();
+            // What the program chose itself it need not be told.
+            if inner.chooser != Chooser::Program {
+                inner.rebalances.told = inner.parts.keys().cloned().collect();
+            }
             inner.rebalances.listens = true;
         }
     }
@@ -103,7 +107,7 @@ impl Face {
     /// Has the application told that these came, before it is given anything of them.
     pub(in crate::consumer) fn tell_assigned(&self, partitions: &[TopicPartition]) {
         let mut inner = self.lock();
-        if !inner.rebalances.listens {
+        if !inner.rebalances.listens || inner.chooser == Chooser::Program {
             return;
         }
         let fresh = |partition: &&TopicPartition| !inner.rebalances.will_have(partition);
@@ -121,18 +125,7 @@ impl Face {
     /// heard of them.
     pub(in crate::consumer) fn tell_revoked(&self, which: &Which) -> Option<u64> {
         let mut inner = self.lock();
-        let rebalances = &mut inner.rebalances;
-        for one in rebalances.queue.iter_mut().filter(|one| one.change == Change::Assigned) {
-            one.partitions.retain(|partition| !which.contains(partition));
-        }
-        rebalances.queue.retain(|one| !one.partitions.is_empty());
-        let told = rebalances.told.iter();
-        let goes = |at: &&TopicPartition| which.contains(at) && rebalances.will_have(at);
-        let going = told.filter(goes).cloned().collect();
-        let running = rebalances.running.as_ref().map(|(one, _)| one);
-        let mut before = running.into_iter().chain(&rebalances.queue).rev();
-        let before = before.find(|one| one.change == Change::Revoked).map(|one| one.id);
-        let id = inner.tell(Change::Revoked, going).or(before);
+        let id = inner.tell_going(which);
         Self::announce(inner);
         id
     }
@@ -186,6 +179,22 @@ impl Inner {
         let id = self.id();
         self.rebalances.queue.push_back(Rebalance { id, change, partitions });
         Some(id)
+    }
+
+    /// These go: whoever heard of them is to be told, under the name that is given back.
+    pub(super) fn tell_going(&mut self, which: &Which) -> Option<u64> {
+        let rebalances = &mut self.rebalances;
+        for one in rebalances.queue.iter_mut().filter(|one| one.change == Change::Assigned) {
+            one.partitions.retain(|partition| !which.contains(partition));
+        }
+        rebalances.queue.retain(|one| !one.partitions.is_empty());
+        let told = rebalances.told.iter();
+        let goes = |at: &&TopicPartition| which.contains(at) && rebalances.will_have(at);
+        let going = told.filter(goes).cloned().collect();
+        let running = rebalances.running.as_ref().map(|(one, _)| one);
+        let mut before = running.into_iter().chain(&rebalances.queue).rev();
+        let before = before.find(|one| one.change == Change::Revoked).map(|one| one.id);
+        self.tell(Change::Revoked, going).or(before)
     }
 
     /// A partition is gone: what was to be told of it is not, but that.

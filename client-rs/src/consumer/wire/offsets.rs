@@ -25,6 +25,7 @@ use ottla_protocol::{ApiKey, ErrorCode, Uuid};
 use super::{GroupNames, by_topic, millis};
 use crate::error::Error;
 use crate::record::TopicPartition;
+use crate::state::assignor::NO_GENERATION;
 use crate::state::cluster::Cluster;
 use crate::state::commits::{CommitAnswer, CommitAsk};
 use crate::state::fetcher::{EpochAnswer, EpochAsk, EpochFound, StartAnswer, StartAsk, StartFound};
@@ -82,10 +83,12 @@ pub(in crate::consumer) fn commit(
     ids: TopicIds,
     ask: CommitAsk,
 ) -> Box<dyn Body> {
-    let names = names.clone();
-    let min = if names.instance_id.is_some() { 7 } else { *ApiKey::OffsetCommit.served().start() };
-    let versions = ids.versions(ApiKey::OffsetCommit, min, BY_ID - 1);
     let CommitAsk { identity, marks } = ask;
+    let group = Arc::clone(&names.group);
+    // A fixed name is a member's.
+    let instance = names.instance_id.clone().filter(|_| identity.generation != NO_GENERATION);
+    let min = if instance.is_some() { 7 } else { *ApiKey::OffsetCommit.served().start() };
+    let versions = ids.versions(ApiKey::OffsetCommit, min, BY_ID - 1);
     let topics = by_topic(marks);
     body(ApiKey::OffsetCommit, versions, move |frame| {
         let by_id = frame.version >= BY_ID;
@@ -103,10 +106,10 @@ pub(in crate::consumer) fn commit(
                 .collect(),
         });
         frame.put(&OffsetCommitRequest {
-            group_id: &names.group,
+            group_id: &group,
             generation_id_or_member_epoch: identity.generation,
             member_id: &identity.member_id,
-            group_instance_id: names.instance_id.as_deref(),
+            group_instance_id: instance.as_deref(),
             topics: topics.collect(),
             ..OffsetCommitRequest::default()
         })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ottla_protocol::ErrorCode;
 
 use crate::record::TopicPartition;
-use crate::state::assignor::{Member, Share, Strategy};
+use crate::state::assignor::{Member, NO_GENERATION, Share, Strategy};
 
 /// A question to the coordinator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,13 @@ pub(crate) enum MemberAsk {
 pub(crate) struct Identity {
     pub(crate) member_id: String,
     pub(crate) generation: i32,
+}
+
+impl Identity {
+    /// That of a client that is no member: its commits are taken while the group has none.
+    pub(crate) const fn outside() -> Self {
+        Self { member_id: String::new(), generation: NO_GENERATION }
+    }
 }
 
 /// What a member has when it joins.

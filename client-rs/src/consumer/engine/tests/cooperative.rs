@@ -119,8 +119,8 @@ fn who_subscribes_anew_while_it_leaves_begins_at_what_is_committed() {
         script.commit(&first);
         assert_eq!(script.take(5).unwrap().len(), 5);
         script.seen.clear();
-        script.face.command(Command::Subscribe(Vec::new())).unwrap();
-        script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+        script.face.unsubscribe().unwrap();
+        script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
         script.committed.insert(0, 20);
         script.run();
         script.release_held();

@@ -15,7 +15,7 @@ fn matching(pattern: &str, topics: &[&str]) -> Script {
     ]);
     script.topics = topics.iter().map(ToString::to_string).collect();
     let regex = Box::new(Regex::new(pattern).unwrap());
-    script.face.command(Command::SubscribePattern(regex)).unwrap();
+    script.face.subscribe(Command::SubscribePattern(regex)).unwrap();
     script.run();
     script
 }
@@ -51,7 +51,7 @@ fn a_topic_that_was_there_begins_by_the_policy() {
     script.pass(Duration::from_secs(2));
     assert_eq!(script.offsets(100), (0..10).collect::<Vec<_>>(), "latest was 0 when it joined");
     let mut script = matching("^(?:t)$", &["u"]);
-    script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+    script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
     script.append(0, 10);
     script.run();
     assert_eq!(script.offsets(100), Vec::<i64>::new(), "the pattern holds no longer");

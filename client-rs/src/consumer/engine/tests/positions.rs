@@ -16,7 +16,7 @@ fn reading(policy: &str) -> Script {
     }
     // A policy begins nothing here: the group has been here before.
     script.committed.insert(0, 0);
-    script.face.command(Command::Subscribe(vec!["t".into()])).unwrap();
+    script.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
     script.run();
     assert_eq!(script.offsets(1000), (0..10).collect::<Vec<_>>());
     assert_eq!(script.offsets(1000), (10..20).collect::<Vec<_>>());

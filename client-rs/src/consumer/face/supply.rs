@@ -1,0 +1,201 @@
+//! The machine's side of the face: partitions that come and go, and what is ready of them.
+
+use super::assigning::Chooser;
+use super::{FAULTS_MAX, Face, Item, Marks, Part};
+use crate::error::Error;
+use crate::record::TopicPartition;
+use crate::state::commits::Mark;
+use crate::state::fetcher::Fetched;
+use crate::state::membership::Which;
+
+impl Face {
+    /// A partition is this member's; not any more if the program chooses by now.
+    pub(in crate::consumer) fn add(
+        &self,
+        partition: TopicPartition,
+        lease: u64,
+        position: u64,
+    ) -> bool {
+        let mut inner = self.lock();
+        let taken = inner.chooser != Chooser::Program;
+        if taken {
+            inner.parts.insert(partition, Part::new(lease, position));
+        }
+        taken
+    }
+
+    /// A partition is another's: what is ready of it is dropped.
+    pub(in crate::consumer) fn remove(&self, partition: &TopicPartition) {
+        let mut inner = self.lock();
+        if inner.chooser == Chooser::Program {
+            return;
+        }
+        inner.drop_ready(partition);
+        inner.parts.remove(partition);
+        inner.finished.remove(partition);
+        inner.forget(partition);
+        Self::announce(inner);
+    }
+
+    /// Gives nothing more of these out, until [`Face::release`] or [`Face::remove`].
+    pub(in crate::consumer) fn hold(&self, which: &Which) {
+        let mut inner = self.lock();
+        if inner.chooser == Chooser::Program {
+            return;
+        }
+        inner.put_back_current(|partition| which.contains(partition));
+        for (partition, part) in &mut inner.parts {
+            part.held |= which.contains(partition);
+        }
+    }
+
+    /// A partition that was held stays with this member.
+    pub(in crate::consumer) fn release(&self, partition: &TopicPartition) {
+        let mut inner = self.lock();
+        if let Some(part) = inner.parts.get_mut(partition) {
+            part.held = false;
+        }
+        inner.list(partition);
+        Self::announce(inner);
+    }
+
+    /// Reading of a partition begins at that offset.
+    pub(in crate::consumer) fn begin(
+        &self,
+        partition: &TopicPartition,
+        position: u64,
+        offset: i64,
+    ) {
+        let mut inner = self.lock();
+        if let Some(part) = inner.part(partition, position) {
+            part.next = Some(offset);
+        }
+    }
+
+    /// The same at a place that was made up: it is committed like what was read.
+    pub(in crate::consumer) fn begin_afresh(
+        &self,
+        partition: &TopicPartition,
+        position: u64,
+        offset: i64,
+    ) {
+        let mut inner = self.lock();
+        let Some(part) = inner.part(partition, position) else { return };
+        part.next = Some(offset);
+        let lease = part.lease;
+        let mark = Mark {
+            lease,
+            jump: position,
+            offset,
+            leader_epoch: -1,
+            by_hand: false,
+            metadata: None,
+        };
+        inner.finished.insert(partition.clone(), mark);
+    }
+
+    /// Moves a partition to a place that is still to be found, unless it has moved by itself;
+    /// what is ready of it is given out before. The new position's number.
+    pub(in crate::consumer) fn jump(
+        &self,
+        partition: &TopicPartition,
+        position: u64,
+    ) -> Option<u64> {
+        let mut inner = self.lock();
+        let next = inner.id();
+        let part = inner.part(partition, position)?;
+        part.position = next;
+        for item in &mut part.items {
+            if let Item::Data(fetched) = item {
+                fetched.position = next;
+            }
+        }
+        Some(next)
+    }
+
+    /// Records to give out.
+    pub(in crate::consumer) fn deliver(&self, fetched: Fetched) {
+        let mut inner = self.lock();
+        let Some(part) = inner.part(&fetched.partition, fetched.position) else {
+            // Stale: sought or revoked while they were on their way.
+            inner.stats.dropped_records += fetched.records();
+            return;
+        };
+        let bytes = fetched.bytes;
+        let partition = fetched.partition.clone();
+        part.buffered += bytes;
+        part.end = Some(fetched.high_watermark);
+        part.items.push_back(Item::Data(fetched));
+        inner.buffered += bytes;
+        inner.stats.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        inner.list(&partition);
+        Self::announce(inner);
+    }
+
+    /// An error to give out behind what is ready of its partition; one at a time.
+    pub(in crate::consumer) fn fault(
+        &self,
+        partition: &TopicPartition,
+        position: u64,
+        fault: Error,
+    ) {
+        let mut inner = self.lock();
+        let Some(part) = inner.part(partition, position) else { return };
+        if let Some(Item::Fault(last)) = part.items.back_mut() {
+            *last = fault;
+            return;
+        }
+        part.items.push_back(Item::Fault(fault));
+        inner.list(partition);
+        Self::announce(inner);
+    }
+
+    /// An error of no partition, given out once.
+    pub(in crate::consumer) fn push_error(&self, error: Error) {
+        let mut inner = self.lock();
+        if inner.faults.len() >= FAULTS_MAX {
+            inner.faults.pop_front();
+        }
+        inner.faults.push_back(error);
+        Self::announce(inner);
+    }
+
+    /// What a call is told if its time is over without records.
+    pub(in crate::consumer) fn set_obstacle(&self, obstacle: Option<Error>) {
+        self.lock().obstacle = obstacle;
+    }
+
+    /// Every call gets this error from now on; the first one to say so counts.
+    pub(in crate::consumer) fn end(&self, error: Error) {
+        let mut inner = self.lock();
+        inner.over = true;
+        inner.ended.get_or_insert(error);
+        Self::announce(inner);
+    }
+
+    /// Every call says so from now on, whatever ended it before.
+    pub(in crate::consumer) fn close(&self) {
+        let mut inner = self.lock();
+        inner.ended = Some(Error::closed());
+        Self::announce(inner);
+    }
+
+    /// Whether the consumer has any partition.
+    pub(in crate::consumer) fn is_empty(&self) -> bool {
+        self.lock().parts.is_empty()
+    }
+
+    /// All partitions of this member.
+    pub(in crate::consumer) fn partitions(&self) -> Vec<TopicPartition> {
+        let mut partitions: Vec<_> = self.lock().parts.keys().cloned().collect();
+        partitions.sort();
+        partitions
+    }
+
+    /// Where the finished work stands.
+    pub(in crate::consumer) fn finished(&self) -> Marks {
+        let mut inner = self.lock();
+        inner.note_finished();
+        inner.finished.iter().map(|(partition, mark)| (partition.clone(), mark.clone())).collect()
+    }
+}
