@@ -458,3 +458,70 @@ fn features_are_told_with_their_levels_and_none_that_begins_with_zero_to_old_cli
         assert_eq!(supported, expected, "version {version}");
     }
 }
+
+/// KIP-1242: an address may by now be another broker's, or another cluster's.
+#[test]
+fn a_client_that_means_another_broker_is_told_so() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    let cluster = broker.cluster_id();
+    let version = *ApiKey::ApiVersions.served().end();
+    let meant = [
+        (None, -1, ErrorCode::NONE),
+        (Some(&*cluster), 1, ErrorCode::NONE),
+        (Some(&*cluster), 7, ErrorCode::REBOOTSTRAP_REQUIRED),
+        (Some("another"), 1, ErrorCode::REBOOTSTRAP_REQUIRED),
+        (Some(&*cluster), -1, ErrorCode::INVALID_REQUEST),
+        (None, 1, ErrorCode::INVALID_REQUEST),
+    ];
+    for (cluster_id, node_id, expected) in meant {
+        let request = ApiVersionsRequest {
+            client_software_name: "test",
+            client_software_version: "1",
+            cluster_id,
+            node_id,
+        };
+        let answer = client.call(version, &request);
+        let response = answer.decode::<ApiVersionsResponse<'_>>();
+        assert_eq!(response.error_code, expected, "{cluster_id:?} {node_id}");
+        assert_eq!(response.api_keys.is_empty(), expected.is_error());
+    }
+}
+
+/// A lone broker has no followers: who says to be one is in the wrong place, and is told so in place
+/// of records (KIP-903 moved the field).
+#[test]
+fn a_fetch_that_says_it_is_a_brokers_gets_no_records_in_any_version() {
+    let broker = broker();
+    let mut client = Client::connect(broker.address());
+    client.create("orders");
+    client.produce("orders", &["x"]);
+    let known = client.metadata("orders", false);
+    let topic_id = known.decode::<MetadataResponse<'_>>().topics[0].topic_id;
+    for version in ApiKey::Fetch.served() {
+        for (replica_id, expected) in [
+            (-1, ErrorCode::NONE),
+            (0, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            (1, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            (7, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        ] {
+            let mut request = fetch_request("orders", 0, 0, 1);
+            if version >= 13 {
+                request.topics[0].topic = "";
+                request.topics[0].topic_id = topic_id;
+            }
+            if version >= 15 {
+                request.replica_id = -1;
+                request.replica_state.replica_id = replica_id;
+            } else {
+                request.replica_id = replica_id;
+            }
+            let answer = client.call(version, &request);
+            let response = answer.decode::<FetchResponse<'_>>();
+            let partition = &response.responses[0].partitions[0];
+            assert_eq!(partition.error_code, expected, "version {version}, id {replica_id}");
+            let bytes = partition.records.bytes().unwrap_or_default();
+            assert_eq!(bytes.is_empty(), expected.is_error());
+        }
+    }
+}
