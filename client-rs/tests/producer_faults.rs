@@ -87,11 +87,14 @@ fn an_advertised_address_that_leads_nowhere_is_told_with_what_to_set() {
 }
 
 #[test]
-fn a_broker_that_is_too_old_is_told_of() {
+fn a_broker_that_is_too_old_or_too_new_is_told_of() {
     within_limit(|| {
         let text = failure(Script { produce_max: 2, ..Script::default() });
         assert!(text.contains("speaks Produce in versions"), "{text}");
         assert!(text.contains("the broker is older than"), "{text}");
+        let text = failure(Script { produce_min: 90, produce_max: 99, ..Script::default() });
+        assert!(text.contains("speaks Produce in versions"), "{text}");
+        assert!(text.contains("the broker is newer than"), "{text}");
     });
 }
 

@@ -403,10 +403,7 @@ fn alter(
     changes: Vec<(ConfigResource, Vec<AlterConfigOp>)>,
     validate_only: bool,
 ) -> Ask<ConfigResource, ()> {
-    let items: Vec<_> = changes
-        .iter()
-        .map(|(resource, _)| (resource.clone(), resource.route(Route::Controller)))
-        .collect();
+    let items = to_change(&changes);
     let build = move |items: &[usize], _| {
         let changes = super::pick(&changes, items);
         let versions = ApiKey::IncrementalAlterConfigs.served();
@@ -436,10 +433,7 @@ fn replace(
     configs: Vec<(ConfigResource, Vec<(String, String)>)>,
     validate_only: bool,
 ) -> Ask<ConfigResource, ()> {
-    let items: Vec<_> = configs
-        .iter()
-        .map(|(resource, _)| (resource.clone(), resource.route(Route::Controller)))
-        .collect();
+    let items = to_change(&configs);
     let build = move |items: &[usize], _| {
         let configs = super::pick(&configs, items);
         body(ApiKey::AlterConfigs, ApiKey::AlterConfigs.served(), move |frame| {
@@ -465,6 +459,12 @@ fn replace(
         Ok(asked.rows(response.throttle_time_ms, rows))
     });
     if validate_only { ask } else { ask.changing() }
+}
+
+/// The resources, each with who is asked to change it.
+fn to_change<T>(changes: &[(ConfigResource, T)]) -> Vec<(ConfigResource, Route)> {
+    let resources = changes.iter().map(|(resource, _)| resource);
+    resources.map(|resource| (resource.clone(), resource.route(Route::Controller))).collect()
 }
 
 fn list(kinds: Vec<i8>) -> Ask<(), Vec<ConfigResource>> {

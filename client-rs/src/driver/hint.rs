@@ -71,3 +71,53 @@ pub(crate) fn for_garbage(bytes: &[u8]) -> Option<&'static str> {
 
 /// For a connection that the broker closes before it answered anything.
 pub(crate) const CLOSED_AT_ONCE: &str = "the broker closed the connection before it said anything: it may want TLS or SASL on this port";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: io::ErrorKind, host: &str, advertised: bool) -> Option<String> {
+        let to = Address { host: host.to_owned(), port: 9092 };
+        for_connect(&io::Error::from(kind), &to, advertised)
+    }
+
+    #[test]
+    fn what_kept_a_connection_from_coming_about_says_what_to_look_at() {
+        for (kind, words) in [
+            (io::ErrorKind::ConnectionRefused, "nothing listens at kafka.example:9092"),
+            (io::ErrorKind::TimedOut, "does a firewall stand between"),
+            (io::ErrorKind::NetworkUnreachable, "no way to kafka.example:9092"),
+            (io::ErrorKind::HostUnreachable, "no way to kafka.example:9092"),
+        ] {
+            let text = told(kind, "kafka.example", false).unwrap();
+            assert!(text.contains(words) && !text.contains("advertise"), "{kind:?}: {text}");
+            let text = told(kind, "kafka.example", true).unwrap();
+            assert!(text.contains(words) && text.contains("advertises"), "{kind:?}: {text}");
+        }
+        assert_eq!(told(io::ErrorKind::ConnectionReset, "kafka.example", false), None);
+    }
+
+    #[test]
+    fn an_advertised_address_is_told_with_why_it_may_be_wrong() {
+        let reset = io::ErrorKind::ConnectionReset;
+        for host in ["localhost", "LOCALHOST.", "127.0.0.1", "127.8.8.8", "::1"] {
+            let text = told(reset, host, true).unwrap();
+            assert!(text.contains("the machine on which this client runs"), "{host}: {text}");
+        }
+        for host in ["broker-1", "kafka"] {
+            let text = told(reset, host, true).unwrap();
+            assert!(text.contains("a name without dots"), "{host}: {text}");
+        }
+        for host in ["kafka.example", "10.0.0.7", "fd00::7"] {
+            let text = told(reset, host, true).unwrap();
+            assert!(text.contains("see the broker's `advertised.listeners`"), "{host}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_has_no_address_is_told_with_where_it_came_from() {
+        let to = Address { host: "kafka".to_owned(), port: 9092 };
+        assert_eq!(for_name(&to, false), "`kafka` has no address here: is the name right?");
+        assert!(for_name(&to, true).contains("The cluster advertises kafka:9092"));
+    }
+}

@@ -121,6 +121,8 @@ pub(crate) struct Script {
     pub(crate) others: &'static str,
     /// The newest ApiVersions it knows.
     pub(crate) hello_max: i16,
+    /// The oldest Produce it knows.
+    pub(crate) produce_min: i16,
     /// The newest Produce it knows.
     pub(crate) produce_max: i16,
     /// Where it says that it listens; without, where it does.
@@ -137,6 +139,7 @@ impl Default for Script {
             nodes: 1,
             others: "none",
             hello_max: 4,
+            produce_min: 0,
             produce_max: 13,
             advertised: None,
             greeting: None,
@@ -288,7 +291,7 @@ impl Connection {
             (ApiKey::ApiVersions, 0, self.shared.script.hello_max),
             (ApiKey::Metadata, 0, 12),
             (ApiKey::InitProducerId, 0, 4),
-            (ApiKey::Produce, 0, self.shared.script.produce_max),
+            (ApiKey::Produce, self.shared.script.produce_min, self.shared.script.produce_max),
         ];
         let listed = known.map(|(key, min_version, max_version)| ApiVersion {
             api_key: key.into(),
