@@ -192,3 +192,37 @@ impl Vitals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "an origin for times that are made up")]
+    fn a_connection_that_breaks_is_counted_and_its_error_kept_until_another() {
+        let vitals = Vitals::default();
+        let begin = Instant::now();
+        let second = Duration::from_secs(1);
+        let error = |kind| Error::new(kind, "gone");
+        vitals.note_connected("1 at a:1", begin);
+        vitals.note_connected("1 at a:1", begin);
+        vitals.note_ended("1 at a:1", Some(error(ErrorKind::Disconnected)), begin + second);
+        let health = vitals.read(begin + second * 3);
+        assert!(health.is_connected(), "by the other one");
+        assert_eq!((health.connects, health.disconnects, health.connect_failures), (2, 1, 0));
+        let last = health.last_error.unwrap();
+        assert_eq!((last.error.kind(), last.age), (ErrorKind::Disconnected, second * 2));
+        vitals.note_ended("1 at a:1", None, begin + second * 3);
+        let health = vitals.read(begin + second * 4);
+        assert_eq!((health.is_connected(), health.disconnects), (false, 1), "it was closed");
+        assert_eq!(health.last_error.unwrap().age, second * 3);
+        vitals.note_not_connected(error(ErrorKind::Connect), begin + second * 5);
+        let health = vitals.read(begin + second * 5);
+        assert_eq!((health.disconnects, health.connect_failures), (1, 1));
+        assert_eq!(health.last_error.unwrap().error.kind(), ErrorKind::Connect);
+        vitals.note_connected("1 at a:1", begin + second * 6);
+        vitals.note_closed();
+        assert!(!vitals.read(begin + second * 6).is_connected());
+    }
+}

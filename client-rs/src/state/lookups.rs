@@ -29,6 +29,13 @@ pub(crate) struct LookupAnswer {
     pub(crate) partitions: Vec<(TopicPartition, Committed, ErrorCode)>,
 }
 
+impl LookupAnswer {
+    /// What counts in place of an answer about a topic that is gone meanwhile.
+    pub(crate) const fn of_another_topic() -> Self {
+        Self { error: ErrorCode::UNKNOWN_TOPIC_ID, partitions: Vec::new() }
+    }
+}
+
 /// Why a lookup failed.
 #[derive(Debug, Clone)]
 pub(crate) enum LookupFault {

@@ -5,8 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_protocol::ErrorCode;
-
 use super::Engine;
 use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
@@ -225,12 +223,10 @@ impl Engine {
                 self.commits.handle_answer(token, answer, now);
             }
             Asked::Lookup(token, ids) => {
-                let answer = if ids.are_of(cx.metadata.cluster()) {
-                    reply.and_then(|answer| offsets::looked_up(&answer, &ids))
-                } else {
-                    // What was committed for a topic says nothing of another of its name.
-                    Ok(LookupAnswer { error: ErrorCode::UNKNOWN_TOPIC_ID, partitions: Vec::new() })
-                };
+                let known = ids.are_of(cx.metadata.cluster());
+                let answer = reply.and_then(|answer| offsets::looked_up(&answer, &ids));
+                // What was committed for a topic says nothing of another of its name.
+                let answer = if known { answer } else { Ok(LookupAnswer::of_another_topic()) };
                 self.log_fault(&answer);
                 self.lookups.handle_answer(token, answer, now);
             }

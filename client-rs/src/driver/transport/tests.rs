@@ -80,6 +80,19 @@ fn a_name_that_leads_nowhere_is_told_from_one_that_cannot_be_looked_up() {
     let error = connect(&unknown).unwrap_err();
     assert_eq!((error.kind(), error.class()), (ErrorKind::Dns, ErrorClass::Retriable));
     assert!(error.to_string().contains("no such name"), "{error}");
+    let error = connect(&Tcp { names: Box::new(Empty) }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Dns, "a name with no address at all: {error}");
+}
+
+/// Knows the name, and no address of it.
+#[derive(Debug)]
+struct Empty;
+
+#[async_trait(?Send)]
+impl Names for Empty {
+    async fn addresses(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(Vec::new())
+    }
 }
 
 /// Wants to know of a topic, and so connects.

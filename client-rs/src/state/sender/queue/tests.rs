@@ -324,6 +324,21 @@ fn a_batch_too_large_is_parted_within_its_sequences_down_to_one_record() {
     assert_eq!(values, ["1/0", "1/1", "1/2", "1/3", "2/0"]);
 }
 
+/// Its records may be in the log under the sequences that the halves would have.
+#[test]
+fn a_batch_too_large_that_may_be_stored_is_not_parted() {
+    let mut trial = Trial::new();
+    let whole = trial.take(4);
+    trial.send();
+    trial.lost(whole);
+    trial.wait(PAUSE);
+    assert_eq!(trial.sent_ids(), [whole]);
+    trial.code(whole, ErrorCode::MESSAGE_TOO_LARGE);
+    assert_eq!(trial.ended(), [(whole, Some(Outcome::PossiblyPersisted))]);
+    trial.wait(PAUSE);
+    assert!(trial.send().is_empty());
+}
+
 #[test]
 fn one_record_too_large_is_refused_and_those_behind_it_go_on() {
     let mut trial = Trial::new();
