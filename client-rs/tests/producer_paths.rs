@@ -332,7 +332,8 @@ fn memory_stays_within_its_bound_and_frees_itself_when_the_broker_answers_again(
     for known in [false, true] {
         let broker = BrokerElsewhere::in_memory(&[]);
         let topic = broker.topic(1);
-        let pairs = [("buffer.memory", "1048576"), ("max.block.ms", "100"), ("linger.ms", "0")];
+        // Long enough for the topic to be known.
+        let pairs = [("buffer.memory", "1048576"), ("max.block.ms", "1000"), ("linger.ms", "0")];
         let producer = if known {
             let producer = producer(broker.bootstrap(), &pairs);
             producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
@@ -357,9 +358,9 @@ fn memory_stays_within_its_bound_and_frees_itself_when_the_broker_answers_again(
             let (to, own) = (topic.clone(), value.clone());
             let (refused, took) =
                 timed(move || waiting.send(&Record::to(&to).value(&own)).map(drop));
-            println!("send waited {took:?} for room, of max.block.ms=100");
+            println!("send waited {took:?} for room, of max.block.ms=1000");
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::BufferFull);
-            assert!(took >= Duration::from_millis(100));
+            assert!(took >= Duration::from_secs(1));
             let error = block_on(producer.room(1_000)).0.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BufferFull);
         } else {

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ottla::{Admin, ErrorKind, NewTopic};
+use ottla::{Admin, ErrorKind, NewTopic, OffsetSpec, TopicPartition};
 use ottla_broker::{Broker, BrokerConfig};
 
 use crate::clients::options;
@@ -72,8 +72,9 @@ impl Cluster {
     }
 }
 
-/// Makes a topic, and waits until each of its partitions has a leader. Its records stay, however
-/// long ago they say that they were written.
+/// Makes a topic, and waits until the leader of each partition serves it: a broker may tell of a
+/// leader first, and what asks for no acknowledgement is lost then. Its records stay, however long
+/// ago they say that they were written.
 pub(crate) fn make_topic(bootstrap: &str, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
     let admin = Admin::new(&options(bootstrap, &[])).unwrap();
     let new = NewTopic::new(topic).partitions(partitions).config("retention.ms", "-1");
@@ -90,6 +91,9 @@ pub(crate) fn make_topic(bootstrap: &str, topic: &str, partitions: i32, configs:
             false
         }
     });
+    let parts = (0..partitions).map(|number| TopicPartition::new(topic, number));
+    let ends: Vec<_> = parts.map(|part| (part, OffsetSpec::Latest)).collect();
+    admin.list_offsets(&ends).wait().unwrap().all().unwrap();
     admin.close(LIMIT).unwrap();
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, process, thread};
 
 use ottla::{Consumer, Options, Producer, Record};
@@ -14,12 +15,17 @@ use ottla_broker::{Broker, BrokerConfig};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::cluster::{fresh, make_topic};
-use crate::patience::LIMIT;
+use crate::patience::{LIMIT, wait_until};
 
 /// Which part the new process plays.
 const PART: &str = "OTTLA_TEST_PART";
 /// What it needs to know, one a line.
 const WORDS: &str = "OTTLA_TEST_WORDS";
+/// Where a broker of somebody else's will listen and the command that starts it, one word a line,
+/// for stories that hold and kill their broker.
+const SERVER: &str = "OTTLA_TEST_SERVER";
+/// Where ours listens.
+const LISTEN: &str = "127.0.0.1:0";
 /// What marks a line as meant for us, among those of the test runner.
 const TOLD: &str = "told: ";
 /// The test that plays a part in the new process.
@@ -32,15 +38,21 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
+    /// Runs a command, given as one word a line.
+    fn run(command: &str) -> Self {
+        let mut words = command.lines();
+        let mut run = Command::new(words.next().unwrap());
+        Self::of(run.args(words))
+    }
+
     fn start(part: &str, words: &[String]) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args([STAGE, "--exact", "--nocapture"])
-            .env(PART, part)
-            .env(WORDS, words.join("\n"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut run = Command::new(env::current_exe().unwrap());
+        run.args([STAGE, "--exact", "--nocapture"]);
+        Self::of(run.env(PART, part).env(WORDS, words.join("\n")))
+    }
+
+    fn of(run: &mut Command) -> Self {
+        let mut child = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -112,33 +124,67 @@ impl Drop for Elsewhere {
     }
 }
 
-/// A broker in another process.
+/// What a broker in another process is.
+enum Origin {
+    Ours {
+        config: Vec<String>,
+        folder: Option<PathBuf>,
+    },
+    /// Somebody else's. It has one folder and one address, so one story at a time takes its turn.
+    Theirs {
+        _turn: MutexGuard<'static, ()>,
+    },
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+
+impl Origin {
+    fn new(config: &[&str], folder: Option<PathBuf>) -> Self {
+        if env::var_os(SERVER).is_some() {
+            return Self::Theirs { _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner) };
+        }
+        Self::Ours { config: config.iter().map(|&pair| pair.to_owned()).collect(), folder }
+    }
+}
+
+/// A broker in another process: ours, or the one that the environment says how to start.
 pub(crate) struct BrokerElsewhere {
     process: Elsewhere,
     address: String,
-    config: Vec<String>,
-    folder: Option<PathBuf>,
+    // Behind the process, which must be gone before another has its turn.
+    origin: Origin,
 }
 
 impl BrokerElsewhere {
-    /// In memory, with these options.
+    /// In memory, with these options; somebody else's has them by itself, and is on its folder.
     pub(crate) fn in_memory(config: &[&str]) -> Self {
-        Self::start("127.0.0.1:0", config.iter().map(|&pair| pair.to_owned()).collect(), None)
+        Self::start(LISTEN, Origin::new(config, None))
     }
 
-    /// On a folder, with these options.
+    /// On a folder, with these options; somebody else's has them by itself, and a folder too.
     pub(crate) fn on(folder: &Path, config: &[&str]) -> Self {
-        let config = config.iter().map(|&pair| pair.to_owned()).collect();
-        Self::start("127.0.0.1:0", config, Some(folder.to_owned()))
+        Self::start(LISTEN, Origin::new(config, Some(folder.to_owned())))
     }
 
-    fn start(listen: &str, config: Vec<String>, folder: Option<PathBuf>) -> Self {
-        let folder_text = folder.as_ref().map_or("", |folder| folder.to_str().unwrap());
-        let mut words = vec![listen.to_owned(), folder_text.to_owned()];
-        words.extend(config.iter().cloned());
-        let mut process = Elsewhere::start("broker", &words);
-        let address = process.told();
-        Self { process, address, config, folder }
+    fn start(listen: &str, origin: Origin) -> Self {
+        let (process, address) = match &origin {
+            Origin::Ours { config, folder } => {
+                let folder = folder.as_ref().map_or("", |folder| folder.to_str().unwrap());
+                let mut words = vec![listen.to_owned(), folder.to_owned()];
+                words.extend(config.iter().cloned());
+                let mut process = Elsewhere::start("broker", &words);
+                let address = process.told();
+                (process, address)
+            }
+            Origin::Theirs { .. } => {
+                let text = env::var(SERVER).unwrap();
+                let (address, command) = text.split_once('\n').unwrap();
+                let process = Elsewhere::run(command);
+                wait_until("the broker", || TcpStream::connect(address).is_ok());
+                (process, address.to_owned())
+            }
+        };
+        Self { process, address, origin }
     }
 
     pub(crate) fn bootstrap(&self) -> &str {
@@ -159,20 +205,19 @@ impl BrokerElsewhere {
     /// Ends it as by `kill -9`; [`Away::back`] starts another on the same folder and port.
     pub(crate) fn kill(self) -> Away {
         self.process.kill();
-        Away { address: self.address, config: self.config, folder: self.folder }
+        Away { address: self.address, origin: self.origin }
     }
 }
 
 /// A broker that was killed.
 pub(crate) struct Away {
     address: String,
-    config: Vec<String>,
-    folder: Option<PathBuf>,
+    origin: Origin,
 }
 
 impl Away {
     pub(crate) fn back(self) -> BrokerElsewhere {
-        BrokerElsewhere::start(&self.address, self.config, self.folder)
+        BrokerElsewhere::start(&self.address, self.origin)
     }
 }
 
@@ -242,7 +287,8 @@ fn another_process_plays_its_part_and_ends_with_its_owner() {
     if let Ok(part) = env::var(PART) {
         play(&part);
     }
-    let broker = BrokerElsewhere::in_memory(&["num.partitions=3"]);
+    let ours = Origin::Ours { config: vec!["num.partitions=3".to_owned()], folder: None };
+    let broker = BrokerElsewhere::start(LISTEN, ours);
     assert_ne!(broker.process.child.id(), process::id());
     TcpStream::connect(broker.bootstrap()).unwrap();
     let address = broker.bootstrap().to_owned();

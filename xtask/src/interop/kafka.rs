@@ -1,5 +1,6 @@
 //! Apache Kafka from its published jars: one combined broker and controller on loopback.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,7 +44,7 @@ impl Kafka {
         let (lib, stamp) = (home.join("lib"), home.join("fetched.pom"));
         if !(stamp.is_file() && read(&stamp)? == read(&pom)?) {
             tools::need(&[&MAVEN])?;
-            let mut folder = std::ffi::OsString::from("-DoutputDirectory=");
+            let mut folder = OsString::from("-DoutputDirectory=");
             folder.push(&lib);
             let maven = Run::new("mvn").args(["-q", "-B", "-f"]).arg(&pom);
             let maven = maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
@@ -100,12 +101,31 @@ impl Kafka {
         address: SocketAddr,
     ) -> Done<(Self, Duration)> {
         let java = Run::new("java").args(["-Xmx1G", "-Xms1G", "-XX:+UseG1GC"]);
-        let java = java.arg("-Dlog4j2.configurationFile=log4j2.yaml").arg("-cp").arg(classes);
-        let java = java.arg("kafka.Kafka").arg(dir.join(PROPERTIES)).dir(dir);
+        let java = java.args(Self::class_and_arguments(classes, dir)).dir(dir);
         let begin = Instant::now();
         let mut service = java.start(&dir.join("kafka.log"))?;
         wire::wait_until_it_answers(&mut service, address, READY_LIMIT)?;
         Ok((Self { service, address }, begin.elapsed()))
+    }
+
+    /// The command that starts Kafka for a short life on a folder that was formatted before. What
+    /// it says goes to `kafka.log` there.
+    pub(super) fn command(classes: &Path, dir: &Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> =
+            ["sh", "-c", "exec \"$@\" >>\"$0\" 2>&1"].map(OsString::from).to_vec();
+        words.push(dir.join("kafka.log").into());
+        // The second compiler takes the processor, and pays off too late.
+        let java = ["java", "-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+        words.extend(java.map(OsString::from));
+        words.extend(Self::class_and_arguments(classes, dir));
+        words
+    }
+
+    fn class_and_arguments(classes: &Path, dir: &Path) -> [OsString; 5] {
+        let mut logging = OsString::from("-Dlog4j2.configurationFile=");
+        logging.push(dir.join("log4j2.yaml"));
+        let class = OsString::from("kafka.Kafka");
+        [logging, "-cp".into(), classes.into(), class, dir.join(PROPERTIES).into()]
     }
 
     pub(crate) fn address(&self) -> String {

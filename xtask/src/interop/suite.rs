@@ -1,8 +1,10 @@
 //! Our client's own stories, told on Apache Kafka: those that need nothing of our broker's.
 
+use std::ffi::OsString;
+
 use crate::outcome::{Count, Done};
 use crate::results;
-use crate::workspace::{Workspace, files_ending, read};
+use crate::workspace::{Workspace, files_ending, fresh_dir, read};
 
 use super::kafka::Kafka;
 
@@ -12,20 +14,40 @@ const LIST: &str = "interop/suite.tsv";
 const TOLD: &str = "told";
 /// Tells a story which broker it is told on.
 const BOOTSTRAP: &str = "OTTLA_TEST_BOOTSTRAP";
+/// Tells a story how to start a broker that it may hold and kill: address and command, one word a
+/// line.
+const SERVER: &str = "OTTLA_TEST_SERVER";
 /// Options of the broker that some stories need.
 const OPTIONS: [&str; 1] = ["group.min.session.timeout.ms=100"];
+/// The same of one that is killed: it must take itself for dead soon, or it waits for that when it
+/// comes back; and a story reads all of the committed offsets.
+const OPTIONS_OF_SERVER: [&str; 4] = [
+    OPTIONS[0],
+    "offsets.topic.num.partitions=1",
+    "broker.session.timeout.ms=1000",
+    "broker.heartbeat.interval.ms=100",
+];
 
 pub(super) fn on_kafka(workspace: &Workspace) -> Done<Count> {
     let list = listed(workspace)?;
     let classes = Kafka::fetch(workspace)?;
     let scratch = workspace.scratch("suite")?;
-    let (kafka, took) = Kafka::start_with(&classes, scratch.path(), &OPTIONS)?;
+    let (shared, own) = (scratch.path().join("shared"), scratch.path().join("own"));
+    fresh_dir(&shared)?;
+    fresh_dir(&own)?;
+    let mut server = OsString::from(Kafka::format(&classes, &own)?.to_string());
+    Kafka::configure(&own, &OPTIONS_OF_SERVER)?;
+    for word in Kafka::command(&classes, &own) {
+        server.push("\n");
+        server.push(word);
+    }
+    let (kafka, took) = Kafka::start_with(&classes, &shared, &OPTIONS)?;
     println!("Apache Kafka answers after {:.1} s", took.as_secs_f64());
     let run = workspace.cargo("test").args(["--package", "ottla", "--no-fail-fast"]);
     let run = list.files.iter().fold(run, |run, name| run.args(["--test", name]));
     let run = run.args(["--", "--exact"]);
     let run = list.left_out.iter().fold(run, |run, name| run.args(["--skip", name]));
-    let finished = run.env(BOOTSTRAP, kafka.address()).finish()?;
+    let finished = run.env(BOOTSTRAP, kafka.address()).env(SERVER, server).finish()?;
     kafka.stop()?;
     let count = results::cargo_test(&finished.lines);
     if !finished.status.success() && count.failed == 0 {
