@@ -177,6 +177,17 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_went_back_makes_no_offset_old() {
+        let offsets = offsets_at(&[("a", 90 * HOUR)]);
+        let by_commit = Expiry::ByCommit { subscribed: BTreeSet::new() };
+        for expiry in [by_commit, Expiry::EmptySince(80 * HOUR), Expiry::EmptySince(i64::MAX)] {
+            for now_ms in [i64::MIN, 0, 89 * HOUR, 91 * HOUR - 1] {
+                assert!(offsets.expired("g", &expiry, HOUR, now_ms).is_empty(), "{now_ms}");
+            }
+        }
+    }
+
+    #[test]
     fn a_group_at_work_loses_only_topics_it_reads_no_more() {
         let offsets = offsets_at(&[("old", 0), ("read", 0)]);
         let expiry = Expiry::ByCommit { subscribed: BTreeSet::from([Arc::from("read")]) };

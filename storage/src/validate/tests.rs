@@ -286,10 +286,15 @@ fn a_batch_that_grows_beyond_the_limit_in_the_topics_codec_is_refused() {
     let mut builder = BatchBuilder::new(Compression::Gzip);
     builder.push(NOW, None, Some(&zeros), NO_HEADERS).expect("fits");
     let bytes = builder.finish(&BatchSeal::default()).expect("sealed");
-    let rules = AppendRules { max_message_bytes: 15_000, ..stored_as(Compression::Snappy) };
-    let refused = validate_set(&bytes, &rules, 9, NOW).expect_err("grown");
-    assert_eq!(refused.code, ErrorCode::MESSAGE_TOO_LARGE);
-    assert!(refused.message.contains("max.message.bytes"), "{}", refused.message);
+    // Of the smaller limit it is known before all is packed, of the larger one only then.
+    for max_message_bytes in [15_000, 18_500] {
+        let rules = AppendRules { max_message_bytes, ..stored_as(Compression::Snappy) };
+        let refused = validate_set(&bytes, &rules, 9, NOW).expect_err("grown");
+        assert_eq!(refused.code, ErrorCode::MESSAGE_TOO_LARGE);
+        assert!(refused.message.contains("max.message.bytes"), "{}", refused.message);
+    }
+    let rules = AppendRules { max_message_bytes: 20_000, ..stored_as(Compression::Snappy) };
+    assert_eq!(code(&bytes, &rules), ErrorCode::NONE);
 }
 
 #[test]
