@@ -378,9 +378,9 @@ files! {
     assigned 8,
     leaders 12,
     malformed 10,
-    order 13,
-    outcomes 13,
-    positions 13,
+    order 14,
+    outcomes 14,
+    positions 16,
     records 3,
     replicas 3,
 }
