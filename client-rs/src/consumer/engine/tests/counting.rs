@@ -86,3 +86,24 @@ fn a_partition_has_a_lag_once_an_answer_has_told_its_end() {
     script.run();
     assert_eq!((stats(&script).lag, stats(&script).lag_unknown), (10, 0));
 }
+
+#[test]
+fn heartbeats_and_commits_go_on_while_a_broker_wants_no_fetches() {
+    let mut script = Script::new(&[]);
+    for _ in 0..2 {
+        script.append(0, 10);
+    }
+    script.throttle = Duration::from_mins(2);
+    script.subscribe();
+    assert_eq!(script.offsets(1000), (0..10).collect::<Vec<_>>());
+    assert_eq!(script.offsets(1000), Vec::<i64>::new());
+    script.seen.clear();
+    script.pass(Duration::from_secs(90));
+    assert_eq!(script.seen, ["commit 0:10"], "two sessions' time without a fetch");
+    let stand = stats(&script);
+    assert_eq!((stand.heartbeats, stand.joins, stand.throttled_ms), (30, 1, 120_000));
+    assert_eq!(script.face.partitions(), [part(0)]);
+    script.throttle = Duration::ZERO;
+    script.pass(Duration::from_secs(31));
+    assert_eq!(script.offsets(1000), (10..20).collect::<Vec<_>>());
+}

@@ -77,6 +77,8 @@ pub(super) struct Script {
     /// What the application was told of its partitions.
     pub(super) told: Vec<String>,
     pub(super) ended: bool,
+    /// The broker asks for so long a pause with each answer to a fetch (KIP-219).
+    pub(super) throttle: Duration,
 }
 
 impl Script {
@@ -126,6 +128,7 @@ impl Script {
             seen: Vec::new(),
             told: Vec::new(),
             ended: false,
+            throttle: Duration::ZERO,
         }
     }
 

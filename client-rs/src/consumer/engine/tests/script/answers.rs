@@ -310,7 +310,8 @@ impl Script {
             partitions,
             ..Default::default()
         }];
-        body(&FetchResponse { responses, ..Default::default() }, version)
+        let throttle_time_ms = i32::try_from(self.throttle.as_millis()).unwrap();
+        body(&FetchResponse { throttle_time_ms, responses, ..Default::default() }, version)
     }
 }
 
