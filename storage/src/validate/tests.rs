@@ -160,6 +160,8 @@ fn a_time_in_microseconds_is_refused_and_its_record_named() {
         assert_eq!(code(&bytes, &dated_here), ErrorCode::NONE);
     }
     assert_eq!(plain(&batch_of(&records[..2], seal, Compression::None)), ErrorCode::NONE);
+    let late = [(NOW + 3_600_001, None)];
+    assert_eq!(plain(&batch_of(&late, seal, Compression::None)), ErrorCode::INVALID_TIMESTAMP);
     assert_eq!(plain(&batch_of(&[(-1, None)], seal, Compression::None)), ErrorCode::NONE);
 }
 
@@ -286,14 +288,29 @@ fn a_batch_that_grows_beyond_the_limit_in_the_topics_codec_is_refused() {
     let mut builder = BatchBuilder::new(Compression::Gzip);
     builder.push(NOW, None, Some(&zeros), NO_HEADERS).expect("fits");
     let bytes = builder.finish(&BatchSeal::default()).expect("sealed");
-    // Of the smaller limit it is known before all is packed, of the larger one only then.
-    for max_message_bytes in [15_000, 18_500] {
+    let refused = |bytes: &[u8], max_message_bytes| {
         let rules = AppendRules { max_message_bytes, ..stored_as(Compression::Snappy) };
-        let refused = validate_set(&bytes, &rules, 9, NOW).expect_err("grown");
+        let refused = validate_set(bytes, &rules, 9, NOW).expect_err("grown");
         assert_eq!(refused.code, ErrorCode::MESSAGE_TOO_LARGE);
         assert!(refused.message.contains("max.message.bytes"), "{}", refused.message);
-    }
-    let rules = AppendRules { max_message_bytes: 20_000, ..stored_as(Compression::Snappy) };
+    };
+    refused(&bytes, 15_000);
+    // Sixteen letters in no order: half for Gzip, nothing for Snappy. That shows at the end only.
+    let mut state = 1_u64;
+    let letters = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        b'a' + (state.to_le_bytes()[0] & 15)
+    });
+    let letters: Vec<u8> = letters.take(20_000).collect();
+    let mut builder = BatchBuilder::new(Compression::Gzip);
+    builder.push(NOW, None, Some(&letters), NO_HEADERS).expect("fits");
+    let bytes = builder.finish(&BatchSeal::default()).expect("sealed");
+    assert_eq!(plain(&bytes), ErrorCode::NONE);
+    assert!(bytes.len() < 15_000, "{}", bytes.len());
+    refused(&bytes, 15_000);
+    let rules = AppendRules { max_message_bytes: 25_000, ..stored_as(Compression::Snappy) };
     assert_eq!(code(&bytes, &rules), ErrorCode::NONE);
 }
 
