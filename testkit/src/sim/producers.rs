@@ -86,14 +86,14 @@ impl Life {
                 let (topic, count) = dice.pick(&all);
                 (topic, i32::try_from(dice.number() % 64).unwrap_or(0) % count)
             };
-            if !self.send(topic, partition).await {
+            if self.send(topic, partition).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Sends a record, waiting for room if need be; whether it was taken.
-    async fn send(&mut self, topic: &'static str, partition: i32) -> bool {
+    /// Sends a record, waiting for room if need be; why it was not taken.
+    async fn send(&mut self, topic: &'static str, partition: i32) -> Result<(), ErrorKind> {
         let filler = self.world.dice.borrow_mut().between(0, self.plan.value_bytes);
         let mut value = format!("{}:{}:", self.index, self.next).into_bytes();
         value.resize(value.len() + usize::try_from(filler).unwrap_or(0), b'.');
@@ -105,7 +105,7 @@ impl Life {
                     self.next += 1;
                     let entry = Entry { producer, number, topic, partition, value, sent };
                     self.history.borrow_mut().push(entry);
-                    return true;
+                    return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::BufferFull => {
                     self.world.sometimes("a send waits for room");
@@ -118,13 +118,13 @@ impl Life {
         }
     }
 
-    fn refused(&self, error: &Error) -> bool {
+    fn refused(&self, error: &Error) -> Result<(), ErrorKind> {
         if error.kind() == ErrorKind::BufferFull {
             self.world.sometimes("there is no room in time");
         } else {
             self.world.finding(format!("producer {} takes no record: {error}", self.index));
         }
-        false
+        Err(error.kind())
     }
 
     fn check_memory(&self) {
@@ -187,11 +187,13 @@ impl Life {
     }
 
     /// A record that is sent now is stored by then. One that came into an old batch may share its
-    /// end, so that another is sent.
+    /// end, so that another is sent; and the buffer may be full of old ones for a while.
     async fn get_through(&mut self, topic: &'static str, partition: i32, by: Instant) {
         let what = loop {
-            if !self.send(topic, partition).await {
-                break "there is no room for it".to_owned();
+            match self.send(topic, partition).await {
+                Ok(()) => {}
+                Err(ErrorKind::BufferFull) if clock::now() < by => continue,
+                Err(why) => break format!("it is not taken: {why:?}"),
             }
             let sent = self.history.borrow().last().map(|entry| entry.sent.clone());
             let Some(sent) = sent else { return };
