@@ -101,6 +101,12 @@ enum Stage {
         beat_at: Instant,
         asked: Option<Token>,
     },
+    /// Leaves in the middle of its first join, whose answer brings the name to say goodbye under.
+    /// KIP-394: the coordinator keeps a place for whom it has named, and the group waits for it.
+    Unnamed {
+        join: Token,
+        then: Then,
+    },
     Leaving {
         member_id: String,
         asked: Option<Token>,
@@ -189,7 +195,7 @@ impl Membership {
     /// Leaves the group: the partitions are released first.
     fn stop(&mut self, now: Instant) {
         match &self.stage {
-            Stage::Leaving { .. } | Stage::Out => {}
+            Stage::Unnamed { .. } | Stage::Leaving { .. } | Stage::Out => {}
             Stage::Parked | Stage::Failed => self.stage = Stage::Out,
             _ => self.release_and_leave(Then::Stop, now),
         }
@@ -383,7 +389,8 @@ impl Membership {
     /// When the application must have asked again, if it must.
     fn poll_due(&self) -> Option<Instant> {
         let App::Busy { since } = self.app else { return None };
-        let away = !self.wants_coordinator() || matches!(self.stage, Stage::Leaving { .. });
+        let leaves = matches!(self.stage, Stage::Unnamed { .. } | Stage::Leaving { .. });
+        let away = leaves || !self.wants_coordinator();
         (!away && !self.is_going()).then_some(since + self.config.poll_interval)
     }
 
@@ -398,11 +405,14 @@ impl Membership {
     fn leave(&mut self, then: Then, now: Instant) {
         self.drop_held();
         let member_id = std::mem::take(&mut self.member_id);
-        // A static member keeps its place until its session ends (KIP-345).
-        if member_id.is_empty() || self.config.instance_id.is_some() {
-            self.left(then, now);
-        } else {
-            self.stage = Stage::Leaving { member_id, asked: None, then };
+        match self.stage {
+            // A static member keeps its place until its session ends (KIP-345).
+            _ if self.config.instance_id.is_some() => self.left(then, now),
+            Stage::Joining { token: join, .. } if member_id.is_empty() => {
+                self.stage = Stage::Unnamed { join, then };
+            }
+            _ if member_id.is_empty() => self.left(then, now),
+            _ => self.stage = Stage::Leaving { member_id, asked: None, then },
         }
     }
 

@@ -58,6 +58,9 @@ impl Membership {
     ) {
         let subscription = match self.stage {
             Stage::Joining { token: asked, subscription } if asked == token => subscription,
+            Stage::Unnamed { join, then } if join == token => {
+                return self.named_while_leaving(answer, then, now);
+            }
             // A stale answer: the member has left or was stopped meanwhile.
             _ => return,
         };
@@ -72,6 +75,17 @@ impl Membership {
                 }
             },
             Err(_) => self.lose_coordinator(now),
+        }
+    }
+
+    /// The answer to the first join of a member that leaves: now it can say goodbye.
+    fn named_while_leaving(&mut self, answer: Result<JoinAnswer, Error>, then: Then, now: Instant) {
+        match answer {
+            Ok(JoinAnswer { identity, .. }) if !identity.member_id.is_empty() => {
+                let member_id = identity.member_id;
+                self.stage = Stage::Leaving { member_id, asked: None, then };
+            }
+            _ => self.went(then, now),
         }
     }
 
@@ -223,6 +237,11 @@ impl Membership {
             // A stale answer: the member is back already.
             _ => return,
         };
+        self.went(then, now);
+    }
+
+    /// The member has left; it comes back if the application asks already.
+    fn went(&mut self, then: Then, now: Instant) {
         self.left(then, now);
         if matches!(self.stage, Stage::Parked) && self.app == App::Waiting {
             self.handle_poll(now);

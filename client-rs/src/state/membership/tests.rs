@@ -369,9 +369,10 @@ fn a_lost_coordinator_costs_no_generation() {
 fn stale_answers_change_nothing() {
     let mut one = Member1::subscribed();
     let (old, _) = one.ask().unwrap();
-    one.member.subscribe(Vec::new(), one.now);
+    one.member.handle_join(old, Err(gone()), one.now);
+    let (_, again) = one.ask().unwrap();
     one.member.handle_join(old, Ok(joined(ErrorCode::NONE, "m9", 9)), one.now);
-    assert!(one.member.is_out());
+    assert!(matches!(again, MemberAsk::Join { .. }) && one.ask().is_none(), "it waits on");
     let mut one = Member1::stable(1, &[0]);
     one.events();
     one.pass(BEAT);
@@ -427,6 +428,41 @@ fn leaving_during_a_join_does_not_wait_for_its_answer() {
     one.member.handle_join(join, Ok(joined(ErrorCode::NONE, "m1", 2)), one.now);
     one.member.handle_leave(leave, one.now);
     assert!(one.member.is_out());
+}
+
+/// The coordinator holds a place for whom it has named, and all others would wait for its session
+/// to end.
+#[test]
+fn leaving_in_the_middle_of_the_first_join_waits_for_the_name_to_say_goodbye_under() {
+    for code in [ErrorCode::MEMBER_ID_REQUIRED, ErrorCode::NONE] {
+        let mut one = Member1::subscribed();
+        let (join, _) = one.ask().unwrap();
+        one.member.subscribe(Vec::new(), one.now);
+        assert!(!one.member.is_out() && one.ask().is_none());
+        one.member.handle_join(join, Ok(joined(code, "m1", 1)), one.now);
+        let (leave, ask) = one.ask().unwrap();
+        assert_eq!(ask, MemberAsk::Leave { member_id: "m1".into() });
+        one.member.handle_leave(leave, one.now);
+        assert!(one.member.is_out());
+        assert_eq!(one.events(), []);
+    }
+}
+
+#[test]
+fn leaving_in_the_middle_of_a_first_join_that_fails_is_done() {
+    let refused = joined(ErrorCode::COORDINATOR_NOT_AVAILABLE, "", -1);
+    for answer in [Err(gone()), Ok(refused)] {
+        let mut one = Member1::subscribed();
+        let (join, _) = one.ask().unwrap();
+        one.member.subscribe(Vec::new(), one.now);
+        one.member.handle_join(join, answer, one.now);
+        assert!(one.member.is_out() && one.ask().is_none());
+    }
+    let mut one = Member1::new(Some("i1"));
+    one.member.subscribe(vec!["t".into()], one.now);
+    one.ask().unwrap();
+    one.member.subscribe(Vec::new(), one.now);
+    assert!(one.member.is_out(), "a static member keeps its place");
 }
 
 #[test]
