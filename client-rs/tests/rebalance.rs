@@ -7,13 +7,21 @@ mod clients;
 mod cluster;
 mod patience;
 
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use clients::{member_options, producer};
 use cluster::Cluster;
-use ottla::{Commit, Consumer, ErrorClass, ErrorKind, RebalanceListener, Record, TopicPartition};
+use ottla::{
+    Commit, Consumer, ConsumerRecord, ErrorClass, ErrorKind, RebalanceListener, Record,
+    TopicPartition,
+};
 use patience::{LIMIT, wait_until};
 
 const SHORT: Duration = Duration::from_millis(5);
@@ -268,4 +276,65 @@ fn a_second_consumer_of_the_same_instance_id_ends_the_first_with_the_reason() {
     assert_eq!(second.assignment().len(), 1);
     first.close(LIMIT).unwrap();
     second.close(LIMIT).unwrap();
+}
+
+/// Asks for a record as a task would that gives up at once; the future is dropped.
+fn ask_once(consumer: &Consumer) -> Option<ConsumerRecord> {
+    let mut future = pin!(consumer.next());
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(taken) => taken.unwrap(),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn dropped_futures_lose_and_repeat_no_record_while_partitions_go_and_come_back() {
+    const RECORDS: i32 = 3_000;
+    let scene = Scene::new(2);
+    // Under `range` all is given up at each rebalance, and most of it comes back.
+    let set = [("enable.auto.commit", "true"), ("partition.assignment.strategy", "range")];
+    let stays = scene.consumer(&set);
+    scene.subscribe(&stays);
+    let sent = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..30 {
+                scene.produce(2, RECORDS / 30);
+            }
+            sent.store(true, Ordering::SeqCst);
+        });
+        let (mut read, mut rounds) = (BTreeMap::<(i32, i64), u32>::new(), 0);
+        let mut guest: Option<Consumer> = None;
+        let total = usize::try_from(RECORDS).unwrap();
+        wait_until("all records, and some rebalances", || {
+            for consumer in [Some(&stays), guest.as_ref()].into_iter().flatten() {
+                if let Some(record) = ask_once(consumer) {
+                    *read.entry((record.partition(), record.offset())).or_default() += 1;
+                }
+            }
+            // A member comes, reads its share, and goes.
+            match &guest {
+                Some(there) if !there.assignment().is_empty() && read.len() > rounds * 200 => {
+                    // Asked once more it has finished what it was given, and commits that.
+                    there.pause(&there.assignment()).ok();
+                    while let Some(record) = ask_once(there) {
+                        *read.entry((record.partition(), record.offset())).or_default() += 1;
+                    }
+                    there.close(LIMIT).unwrap();
+                    (guest, rounds) = (None, rounds + 1);
+                }
+                None if rounds < 5 => {
+                    let comes = scene.consumer(&set);
+                    scene.subscribe(&comes);
+                    guest = Some(comes);
+                }
+                _ => {}
+            }
+            sent.load(Ordering::SeqCst) && read.len() == total && rounds == 5
+        });
+        let twice = read.values().filter(|&&count| count > 1).count();
+        assert_eq!(twice, 0, "records given twice");
+    });
+    assert!(stays.stats().rebalances > 5, "{:?}", stays.stats());
+    stays.close(LIMIT).unwrap();
 }

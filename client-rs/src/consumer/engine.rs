@@ -23,6 +23,7 @@ use crate::state::pace::{Pace, soonest};
 use crate::state::token::{Token, Tokens};
 
 mod choice;
+mod closing;
 mod faults;
 mod group;
 mod pattern;
@@ -31,8 +32,9 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+use closing::Closing;
 pub(super) use faults::fenced;
-use group::{Closing, Release};
+use group::Release;
 use pattern::Pattern;
 use requests::Asked;
 
@@ -216,7 +218,7 @@ impl Engine {
                 self.offsets_found.insert(id, promise);
                 self.offsets.push(id, wanted, deadline);
             }
-            Command::Close { deadline } => self.begin_close(deadline, cx.now),
+            Command::Close { deadline } => self.begin_close(deadline, cx),
         }
     }
 
@@ -363,10 +365,10 @@ impl Engine {
             self.fetcher.poll_timeout(now),
             self.auto_commit_at,
             self.release.as_ref().and_then(Release::until),
-            self.closing.as_ref().map(|closing| closing.deadline),
             obstacle,
         ];
-        soonest(now, times).map_or(Next::Wait, Next::At)
+        let closing = self.closing.iter().flat_map(Closing::times);
+        soonest(now, times.into_iter().chain(closing)).map_or(Next::Wait, Next::At)
     }
 
     fn wants_coordinator(&self) -> bool {

@@ -132,6 +132,15 @@ impl Part {
         !self.paused && !self.held && !self.untold && !self.decoding
     }
 
+    /// Holds no whole answers for a part of them.
+    fn let_go(&mut self) {
+        for item in &mut self.items {
+            if let Item::Data(fetched) = item {
+                fetched.let_go();
+            }
+        }
+    }
+
     fn has_items(&self) -> bool {
         !self.begun.is_empty() || !self.items.is_empty()
     }

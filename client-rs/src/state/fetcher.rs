@@ -90,6 +90,8 @@ pub(crate) struct FetchedPart {
     /// Producer id and first offset of each aborted transaction in the range.
     pub(crate) aborted: Vec<(i64, i64)>,
     pub(crate) records: Bytes,
+    /// Bytes of the whole answer, whose memory the records hold.
+    pub(crate) pinned: usize,
 }
 
 /// Records of one partition from one answer, still as they came.
@@ -106,10 +108,23 @@ pub(crate) struct Fetched {
     pub(crate) next: i64,
     /// What they take of the budget until they are handed over.
     pub(crate) bytes: usize,
+    /// Bytes of the answer whose memory the batches hold.
+    pub(crate) pinned: usize,
     pub(crate) high_watermark: i64,
 }
 
 impl Fetched {
+    /// Holds little more memory than it counts, for as long as it may take until it is read: what is
+    /// less than half of its answer is copied out of it.
+    pub(crate) fn let_go(&mut self) {
+        if self.pinned / 2 > self.bytes {
+            for batch in &mut self.batches {
+                *batch = Bytes::copy_from_slice(batch);
+            }
+            self.pinned = self.bytes;
+        }
+    }
+
     /// How many records it has to show, as the batches' headers tell.
     pub(crate) fn records(&self) -> u64 {
         walk::records_from(self.start, self.batches.iter().map(|bytes| Batch::parse(bytes)))

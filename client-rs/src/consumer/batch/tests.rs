@@ -20,6 +20,7 @@ fn fetched(start: i64, batches: Vec<Bytes>) -> Fetched {
         start,
         next: i64::try_from(batches.len()).unwrap() * 2 + 5,
         bytes: 100,
+        pinned: 100,
         high_watermark: 1_000,
         batches,
     }

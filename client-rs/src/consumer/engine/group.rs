@@ -1,4 +1,4 @@
-//! Partitions that come and go: assignment, release before a rebalance, close.
+//! Partitions that come and go: assignment, and release before a rebalance or at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,8 +6,6 @@ use std::time::Instant;
 
 use super::{Engine, LOOKUP_PAUSE, faults};
 use crate::config::Reset;
-use crate::consumer::face::Command;
-use crate::error::{Error, ErrorKind};
 use crate::events::{Event, ResetTo};
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
@@ -41,14 +39,6 @@ impl Release {
             Step::Flushing { until } => Some(until),
         }
     }
-}
-
-/// A close under way.
-#[derive(Debug)]
-pub(super) struct Closing {
-    pub(super) deadline: Instant,
-    /// What could not be done.
-    pub(super) fault: Option<Error>,
 }
 
 impl Engine {
@@ -408,62 +398,6 @@ impl Engine {
         }
         self.membership.handle_released(now);
     }
-
-    pub(super) fn begin_close(&mut self, deadline: Instant, now: Instant) {
-        if let Some(closing) = &mut self.closing {
-            closing.deadline = closing.deadline.min(deadline);
-            return;
-        }
-        self.closing = Some(Closing { deadline, fault: None });
-        if self.config.auto_commit && self.has_group() && self.is_choosing() {
-            self.commits.push(self.face.finished());
-        }
-        self.membership.subscribe(Vec::new(), now);
-    }
-
-    /// Ends the close when all is said or the time is over. Whether the machine has ended.
-    pub(super) fn advance_close(&mut self, now: Instant) -> bool {
-        let Some(closing) = &mut self.closing else { return false };
-        // Who is no member commits until the end.
-        let open = self.membership.has_left() && !self.commits.is_idle();
-        let done = self.membership.is_out() && !open;
-        if !done && closing.deadline > now {
-            return false;
-        }
-        let result = match closing.fault.take() {
-            Some(fault) => Err(fault),
-            None if done => Ok(()),
-            None => Err(unfinished(self.coordinator.cause(), !self.commits.is_idle())),
-        };
-        let closed = Error::closed();
-        self.face.end(closed.clone());
-        self.end_promises(&closed);
-        self.closed.resolve(result);
-        true
-    }
-
-    /// Everyone who waits is told that it is over.
-    pub(super) fn end_promises(&mut self, error: &Error) {
-        for command in self.face.drain().commands {
-            match command {
-                Command::Commit { promise: Some(promise), .. } => {
-                    promise.resolve(Err(error.clone()));
-                }
-                Command::Lookup { promise, .. } => promise.resolve(Err(error.clone())),
-                Command::Offsets { promise, .. } => promise.resolve(Err(error.clone())),
-                _ => {}
-            }
-        }
-        for (_, promise) in self.promises.drain() {
-            promise.resolve(Err(error.clone()));
-        }
-        for (_, promise) in self.found.drain() {
-            promise.resolve(Err(error.clone()));
-        }
-        for (_, promise) in self.offsets_found.drain() {
-            promise.resolve(Err(error.clone()));
-        }
-    }
 }
 
 fn listed(partitions: &[TopicPartition]) -> String {
@@ -477,18 +411,5 @@ pub(super) fn start(reset: Reset, now_ms: i64) -> Option<Start> {
         Reset::Earliest => Some(Start::Earliest),
         Reset::Before(millis) => Some(Start::Time(now_ms.saturating_sub(millis).max(0))),
         Reset::None => None,
-    }
-}
-
-fn unfinished(cause: Option<&Error>, uncommitted: bool) -> Error {
-    let text = if uncommitted {
-        "the consumer was closed before its last offsets were committed"
-    } else {
-        "the consumer was closed before it could leave its group"
-    };
-    let error = Error::new(ErrorKind::Timeout, text);
-    match cause {
-        Some(cause) => error.with_source(cause.clone()),
-        None => error,
     }
 }

@@ -37,6 +37,7 @@ pub(super) enum Asked {
     Epochs(Token),
     Offsets(Token),
     Fetch(Token, Arc<FetchTopics>),
+    SessionEnd,
 }
 
 impl Leaders for Cluster {
@@ -155,7 +156,9 @@ impl Engine {
             let body = offsets::starts(ask, self.config.common.request_timeout);
             self.send(Asked::Starts(token), to, Lane::Rest, body, cx);
         }
-        while let Some((token, ask)) = self.fetcher.poll_fetch(&*cluster, &mut self.tokens, cx.now)
+        // Who closes gives out nothing more.
+        while self.closing.is_none()
+            && let Some((token, ask)) = self.fetcher.poll_fetch(&*cluster, &mut self.tokens, cx.now)
         {
             let to = Target::Node(ask.broker);
             let lane = match ask.lane {
@@ -165,6 +168,19 @@ impl Engine {
             let (body, topics) = fetch::fetch(ask, &self.config.rack);
             self.send(Asked::Fetch(token, topics), to, lane, body, cx);
         }
+    }
+
+    /// Tells the brokers that what they keep of this consumer's fetches is of no more use; how many.
+    pub(super) fn end_sessions(&mut self, cx: &mut Context<'_>) -> usize {
+        let asks = self.fetcher.end_sessions();
+        let count = asks.len();
+        for ask in asks {
+            let to = Target::Node(ask.broker);
+            let (body, _) = fetch::fetch(ask, &self.config.rack);
+            // Not behind a fetch that the broker holds.
+            self.send(Asked::SessionEnd, to, Lane::Rest, body, cx);
+        }
+        count
     }
 
     fn send(
@@ -246,6 +262,11 @@ impl Engine {
                 self.offsets.handle_answer(token, answer, now);
             }
             Asked::Fetch(token, topics) => self.handle_fetched(token, &topics, reply, cx),
+            Asked::SessionEnd => {
+                if let Some(closing) = &mut self.closing {
+                    closing.sessions = closing.sessions.saturating_sub(1);
+                }
+            }
         }
     }
 

@@ -1,11 +1,13 @@
 //! Tests of the machine as a whole, in virtual time.
 
 mod assigning;
+mod closing;
 mod cooperative;
 mod counting;
 mod events;
 mod listening;
 mod matching;
+mod pausing;
 mod positions;
 mod refusals;
 mod script;

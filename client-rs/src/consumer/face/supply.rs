@@ -114,7 +114,7 @@ impl Face {
     }
 
     /// Records to give out.
-    pub(in crate::consumer) fn deliver(&self, fetched: Fetched) {
+    pub(in crate::consumer) fn deliver(&self, mut fetched: Fetched) {
         let mut inner = self.lock();
         let Some(part) = inner.part(&fetched.partition, fetched.position) else {
             // Stale: sought or revoked while they were on their way.
@@ -123,6 +123,9 @@ impl Face {
         };
         let bytes = fetched.bytes;
         let partition = fetched.partition.clone();
+        if part.paused {
+            fetched.let_go();
+        }
         part.buffered += bytes;
         part.end = Some(fetched.high_watermark);
         part.items.push_back(Item::Data(fetched));

@@ -82,6 +82,9 @@ impl Face {
             }
             if let Some(part) = inner.parts.get_mut(partition) {
                 part.paused = paused;
+                if paused {
+                    part.let_go();
+                }
             }
             inner.list(partition);
             let partition = partition.clone();

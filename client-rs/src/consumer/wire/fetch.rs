@@ -39,7 +39,7 @@ pub(in crate::consumer) fn fetch(
 ) -> (Box<dyn Body>, Arc<FetchTopics>) {
     let FetchAsk { session, .. } = ask;
     let served = ApiKey::Fetch.served();
-    let min = if session.epoch > 0 { SESSIONS } else { *served.start() };
+    let min = if session.epoch > 0 || session.id != 0 { SESSIONS } else { *served.start() };
     let versions = min..=if session.by_id { *served.end() } else { BY_NAME };
     let (rack, names) = (Arc::clone(rack), Arc::clone(&session.topics));
     let forgotten = by_id(session.forgotten);
@@ -142,6 +142,7 @@ fn part(partition: TopicPartition, row: &PartitionData<'_>, answer: &Answer) -> 
         high_watermark: row.high_watermark,
         replica: Some(row.preferred_read_replica).filter(|&node| node >= 0),
         aborted: aborted.map(|row| (row.producer_id, row.first_offset)).collect(),
+        pinned: answer.body.len(),
         records: row.records.bytes().map(|bytes| answer.body.slice_ref(bytes)).unwrap_or_default(),
     }
 }

@@ -219,6 +219,7 @@ impl Fetcher {
                 start: offset,
                 next: found.next,
                 bytes: found.bytes,
+                pinned: answer.pinned,
                 high_watermark,
             }));
         } else if let Some(need) = starves {

@@ -93,6 +93,26 @@ impl Fetcher {
         Some((token, ask))
     }
 
+    /// Fetches of nothing that end the sessions which brokers keep (KIP-227).
+    pub(crate) fn end_sessions(&mut self) -> Vec<FetchAsk> {
+        let read_committed = self.config.read_committed;
+        let ended = self.lanes.iter_mut().filter_map(|(&broker, lanes)| {
+            Some(FetchAsk {
+                broker,
+                lane: FetchLane::Spare,
+                max_wait: Duration::ZERO,
+                min_bytes: 0,
+                max_bytes: 0,
+                read_committed,
+                session: lanes.session.end()?,
+                parts: Vec::new(),
+            })
+        });
+        let mut ended: Vec<FetchAsk> = ended.collect();
+        ended.sort_unstable_by_key(|ask| ask.broker);
+        ended
+    }
+
     /// Most of the budget that a fetch may take: of one that the broker may hold, half, if another
     /// partition has more to give as soon as the application has taken what it gave.
     fn share(&self, lane: FetchLane) -> usize {

@@ -182,6 +182,12 @@ impl Session {
         )
     }
 
+    /// What to say so that the broker forgets the session, if it keeps one.
+    pub(super) fn end(&mut self) -> Option<SessionAsk> {
+        let ended = std::mem::take(self);
+        (ended.id != 0).then(|| SessionAsk { id: ended.id, by_id: true, ..SessionAsk::none(&[]) })
+    }
+
     /// Says all again by the next request, and ends what the broker may still keep.
     pub(super) const fn restart(&mut self) {
         self.epoch = NEW;

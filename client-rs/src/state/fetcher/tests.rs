@@ -130,6 +130,7 @@ fn fetched(index: i32, records: impl Into<Bytes>) -> FetchedPart {
         replica: None,
         aborted: Vec::new(),
         records: records.into(),
+        pinned: 0,
     }
 }
 

@@ -66,6 +66,8 @@ pub(super) struct Script {
     pub(super) joined_for: Vec<String>,
     /// The group has dropped this member.
     pub(super) forgotten: bool,
+    /// The id of the session that the broker keeps of fetches; 0 for none.
+    pub(super) session: i32,
     /// Others are members of the group.
     pub(super) has_members: bool,
     /// The names of all topics, for who asks for all; only `t` has partitions.
@@ -122,6 +124,7 @@ impl Script {
             joins: Vec::new(),
             joined_for: Vec::new(),
             forgotten: false,
+            session: 0,
             has_members: false,
             topics: Vec::new(),
             refuse: VecDeque::new(),

@@ -251,6 +251,10 @@ impl Script {
 
     fn fetch_answer(&mut self, bytes: &[u8], version: i16, request: &Request) -> Option<Bytes> {
         let (_, fetch) = frame::decode_request::<FetchRequest<'_>>(bytes).unwrap();
+        if fetch.session_epoch == -1 && fetch.session_id != 0 {
+            self.seen.push(format!("end session {}", fetch.session_id));
+            return Some(body(&FetchResponse::default(), version));
+        }
         let rows = fetch.topics.iter().flat_map(|topic| &topic.partitions);
         let rows = rows.map(|row| (row.partition, row.fetch_offset, row.current_leader_epoch));
         let topic_id = fetch.topics.first().map_or(Uuid::ZERO, |topic| topic.topic_id);
@@ -311,7 +315,9 @@ impl Script {
             ..Default::default()
         }];
         let throttle_time_ms = i32::try_from(self.throttle.as_millis()).unwrap();
-        body(&FetchResponse { throttle_time_ms, responses, ..Default::default() }, version)
+        let session_id = self.session;
+        let rest = FetchResponse::default();
+        body(&FetchResponse { throttle_time_ms, session_id, responses, ..rest }, version)
     }
 }
 

@@ -1,0 +1,81 @@
+//! What is kept of a paused partition holds the memory that it counts, and no more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use ottla_protocol::record::{BatchBuilder, BatchSeal, NO_HEADERS};
+
+use super::script::part;
+use crate::consumer::face::{Face, Look, WholeBatch};
+use crate::state::fetcher::Fetched;
+
+/// An answer's memory, which tells when nobody holds it any more.
+struct Frame {
+    bytes: Vec<u8>,
+    gone: Arc<AtomicBool>,
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Three records of partition 0 out of an answer with so many bytes of others; whether that is gone.
+fn fetched(others: usize) -> (Fetched, Arc<AtomicBool>) {
+    let mut builder = BatchBuilder::default();
+    for value in ["0", "1", "2"] {
+        builder.push(0, None, Some(value.as_bytes()), NO_HEADERS).unwrap();
+    }
+    let mut bytes = builder.finish(&BatchSeal::default()).unwrap().to_vec();
+    let len = bytes.len();
+    bytes.resize(len + others, 0);
+    let gone = Arc::<AtomicBool>::default();
+    let (pinned, known) = (bytes.len(), Arc::clone(&gone));
+    let frame = Bytes::from_owner(Frame { bytes, gone: known });
+    let fetched = Fetched {
+        partition: part(0),
+        position: 2,
+        batches: vec![frame.slice(..len)],
+        start: 0,
+        next: 3,
+        bytes: len,
+        pinned,
+        high_watermark: 3,
+    };
+    (fetched, gone)
+}
+
+#[test]
+fn pausing_lets_go_of_answers_of_which_little_is_kept_whatever_came_first() {
+    for paused_first in [false, true] {
+        // Of the small answer the partition is more than half.
+        for (others, lets_go) in [(1_000_000, true), (10, false)] {
+            let face = Face::new(Arc::default(), 1_000_000);
+            assert!(face.add(part(0), 1, 2));
+            let (fetched, gone) = fetched(others);
+            if paused_first {
+                face.set_paused(&[part(0)], true).unwrap();
+            }
+            face.deliver(fetched);
+            if !paused_first {
+                assert!(!gone.load(Ordering::SeqCst), "what is about to be read is not copied");
+                face.set_paused(&[part(0)], true).unwrap();
+            }
+            assert_eq!(gone.load(Ordering::SeqCst), lets_go, "{others} bytes of others");
+            face.set_paused(&[part(0)], false).unwrap();
+            let Ok(Look::Found(batch)) = face.look(&WholeBatch { records_max: 9 }, None) else {
+                panic!("the records are there");
+            };
+            let values: Vec<_> = batch.records().map(|record| record.value.unwrap()).collect();
+            assert_eq!(values, [b"0", b"1", b"2"]);
+        }
+    }
+}
