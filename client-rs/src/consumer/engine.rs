@@ -244,7 +244,7 @@ impl Engine {
             if let Some(event) = self.membership.poll_event() {
                 self.handle_member(event, cx);
             } else if let Some(event) = self.commits.poll_event() {
-                self.handle_committed(event, cx.now);
+                self.handle_committed(event, cx);
             } else if let Some(event) = self.lookups.poll_event() {
                 self.handle_looked_up(event, cx);
             } else if let Some(event) = self.offsets.poll_event() {
@@ -269,7 +269,8 @@ impl Engine {
         }
     }
 
-    fn handle_committed(&mut self, event: CommitEvent, now: Instant) {
+    fn handle_committed(&mut self, event: CommitEvent, cx: &mut Context<'_>) {
+        let now = cx.now;
         match event {
             CommitEvent::Done(id, result) => {
                 if let Some(promise) = self.promises.remove(&id) {
@@ -288,6 +289,7 @@ impl Engine {
             CommitEvent::Fenced(code, generation) => {
                 self.membership.handle_fenced(code, generation, now);
             }
+            CommitEvent::Refresh => cx.metadata.request_refresh(now),
             CommitEvent::Rebalance(generation) => {
                 self.membership.handle_rebalance(generation, now);
             }
@@ -306,6 +308,7 @@ impl Engine {
             },
             LookupEvent::CoordinatorLost => self.coordinator.handle_lost(cx.now),
             LookupEvent::CoordinatorAlive => self.coordinator.handle_alive(),
+            LookupEvent::Refresh => cx.metadata.request_refresh(cx.now),
         }
     }
 

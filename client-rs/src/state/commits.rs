@@ -7,6 +7,7 @@ use std::time::Instant;
 use ottla_protocol::ErrorCode;
 
 use super::assignor::NO_GENERATION;
+use super::lookups::is_unknown_topic;
 use super::membership::{Identity, Which};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
@@ -89,6 +90,8 @@ pub(crate) enum CommitEvent {
     Fenced(ErrorCode, i32),
     /// The group of that generation is sharing out anew.
     Rebalance(i32),
+    /// The coordinator does not know a topic as it was named: metadata should be asked for.
+    Refresh,
 }
 
 #[derive(Debug)]
@@ -327,6 +330,7 @@ impl Commits {
             Verdict::Refused => return self.resolve(&partition, row, Some(code)),
         }
         verdicts.again = true;
+        verdicts.unknown |= is_unknown_topic(code);
         self.cause = Some(Error::from_kafka(code, None).with_topic(&partition.topic));
         self.again(partition, row);
     }
@@ -340,6 +344,9 @@ impl Commits {
         }
         if verdicts.rebalance {
             self.events.push_back(CommitEvent::Rebalance(generation));
+        }
+        if verdicts.unknown {
+            self.events.push_back(CommitEvent::Refresh);
         }
         if let Some(code) = verdicts.fenced {
             self.events.push_back(CommitEvent::Fenced(code, generation));
@@ -479,4 +486,5 @@ struct Verdicts {
     coordinator_lost: bool,
     rebalance: bool,
     fenced: Option<ErrorCode>,
+    unknown: bool,
 }

@@ -276,6 +276,18 @@ impl Fetcher {
         }
     }
 
+    /// The topic that a partition taken on is of: where it is placed says nothing of another one.
+    pub(crate) fn handle_topic(&mut self, partition: &TopicPartition, topic_id: Uuid) {
+        if let Some(part) = self.parts.get_mut(partition) {
+            part.topic_id = topic_id;
+        }
+    }
+
+    /// The id of the topic that a partition is read of, if it is known.
+    pub(crate) fn topic_id(&self, partition: &TopicPartition) -> Option<Uuid> {
+        self.parts.get(partition).map(|part| part.topic_id).filter(|id| !id.is_zero())
+    }
+
     /// Takes a partition on, without a place to begin at yet.
     pub(crate) fn assign(&mut self, partition: TopicPartition, position: u64, now: Instant) {
         self.remove(&partition);

@@ -60,6 +60,8 @@ pub(crate) enum LookupEvent {
     CoordinatorLost,
     /// The coordinator answered as one.
     CoordinatorAlive,
+    /// The coordinator does not know a topic as it was named: metadata should be asked for.
+    Refresh,
 }
 
 #[derive(Debug)]
@@ -141,7 +143,7 @@ impl Lookups {
         };
         let outcome = match answer {
             Ok(answer) => read(answer),
-            Err(cause) => Outcome::Again { cause, coordinator_lost: true },
+            Err(cause) => Outcome::Again { cause, coordinator_lost: true, unknown: false },
         };
         match outcome {
             Outcome::Done(result) => {
@@ -149,13 +151,16 @@ impl Lookups {
                 self.events.push_back(LookupEvent::CoordinatorAlive);
                 self.events.push_back(LookupEvent::Done(id, result));
             }
-            Outcome::Again { cause, coordinator_lost } => {
+            Outcome::Again { cause, coordinator_lost, unknown } => {
                 let event = if coordinator_lost {
                     LookupEvent::CoordinatorLost
                 } else {
                     LookupEvent::CoordinatorAlive
                 };
                 self.events.push_back(event);
+                if unknown {
+                    self.events.push_back(LookupEvent::Refresh);
+                }
                 if let Some(lookup) = self.open.get_mut(index) {
                     lookup.asked = None;
                     lookup.cause = Some(cause);
@@ -196,7 +201,7 @@ impl Lookups {
 
 enum Outcome {
     Done(LookupResult),
-    Again { cause: Error, coordinator_lost: bool },
+    Again { cause: Error, coordinator_lost: bool, unknown: bool },
 }
 
 /// What an error code says of a lookup.
@@ -221,6 +226,11 @@ pub(crate) const fn verdict(code: ErrorCode) -> Verdict {
     }
 }
 
+/// Whether the topic that was meant is another one now, or none.
+pub(crate) const fn is_unknown_topic(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+}
+
 fn read(answer: LookupAnswer) -> Outcome {
     let parts = answer.partitions.iter();
     let faults = parts.map(|(partition, _, code)| (*code, Some(partition)));
@@ -231,7 +241,7 @@ fn read(answer: LookupAnswer) -> Outcome {
             Verdict::Later | Verdict::Coordinator => {
                 let coordinator_lost = verdict == Verdict::Coordinator;
                 let cause = Error::from_kafka(code, None);
-                return Outcome::Again { cause, coordinator_lost };
+                return Outcome::Again { cause, coordinator_lost, unknown: is_unknown_topic(code) };
             }
             Verdict::Refused => {
                 return Outcome::Done(Err(LookupFault::Code(code, partition.cloned())));

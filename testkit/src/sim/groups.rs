@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ottla_broker::sim::SimRecord;
 use ottla_protocol::ErrorCode;
 
 use super::clock;
 use super::committed;
-use super::plan::{GroupPlan, TOPICS};
+use super::plan::{FLEETING, GroupPlan, topics};
 use super::tap::{Place, Said, What};
 use super::world::World;
 
@@ -30,6 +31,8 @@ pub(crate) struct Group {
 pub(crate) struct Book {
     /// Values by their offsets, as some member was given them.
     pub(crate) delivered: BTreeMap<Place, BTreeMap<i64, Vec<u8>>>,
+    /// The same of the topic that does not stay, whose offsets come again.
+    pub(crate) fleeting: BTreeSet<(Place, i64, Vec<u8>)>,
     /// How far each client has finished, at most.
     finished: BTreeMap<(String, Place), i64>,
     /// Offsets that some member has asked to have committed.
@@ -47,6 +50,14 @@ pub(crate) struct Book {
     committers: BTreeMap<(u64, i32, Place), String>,
     /// Commits that a member was told are made.
     pub(crate) promised: BTreeMap<Place, BTreeSet<i64>>,
+}
+
+impl Book {
+    /// Whether a record of the topic that does not stay was given to a member.
+    pub(crate) fn is_given(&self, place: Place, record: &SimRecord) -> bool {
+        let value = record.value.clone().unwrap_or_default();
+        self.fleeting.contains(&(place, record.offset, value))
+    }
 }
 
 impl Group {
@@ -95,6 +106,8 @@ impl Group {
     /// A client's commit has come to the coordinator.
     pub(crate) fn arrives(&self, world: &World, client: &str, said: &Said) {
         let What::Commit { number, rows } = &said.what else { return };
+        let generation = said.generation;
+        world.tell(|| format!("{client} commits {rows:?} in generation {generation}"));
         let mut book = self.book.borrow_mut();
         let last = book.arrived.entry(client.to_owned()).or_default();
         if *number >= *last {
@@ -111,6 +124,7 @@ impl Group {
     pub(crate) fn shared_out(&self, world: &World, said: &Said, share: &[Place]) {
         let generation = u64::try_from(said.generation).unwrap_or(u64::MAX);
         world.event("a share of generation", generation, said.member.as_bytes());
+        world.tell(|| format!("{} has {share:?}", said.member));
         let mut book = self.book.borrow_mut();
         for &place in share {
             let key = (world.life(), said.generation, place);
@@ -176,13 +190,18 @@ impl Group {
     fn missing(&self, world: &World) -> Result<Vec<String>, String> {
         let book = self.book.borrow();
         let mut missing = Vec::new();
-        let places = TOPICS.iter().flat_map(|&(topic, partitions)| {
+        let places = topics().flat_map(|(topic, partitions)| {
             (0..partitions).map(move |partition| (topic, partition))
         });
         let mut ends = BTreeMap::new();
         for place @ (topic, partition) in places {
             let end = world.with_broker(|broker| broker.end(topic, partition))?;
-            let read = book.delivered.get(&place).map_or(0, BTreeMap::len);
+            let read = if topic == FLEETING.0 {
+                let log = world.with_broker(|broker| broker.records(topic, partition))?;
+                log.iter().filter(|record| book.is_given(place, record)).count()
+            } else {
+                book.delivered.get(&place).map_or(0, BTreeMap::len)
+            };
             if i64::try_from(read).is_ok_and(|read| read < end) {
                 missing.push(format!("{topic}-{partition}: {read} read of {end}"));
             }

@@ -10,7 +10,7 @@ use ottla::{
 
 use super::clock;
 use super::groups::Group;
-use super::plan::{Committing, MemberPlan, TOPICS, Taking};
+use super::plan::{Committing, FLEETING, MemberPlan, Taking, topics};
 use super::tap::{Place, place};
 use super::world::{ADDRESS, World};
 
@@ -113,7 +113,7 @@ impl Member {
 
     /// Reads all topics.
     pub(crate) fn subscribe(&self) {
-        let topics: Vec<&str> = TOPICS.iter().map(|(topic, _)| *topic).collect();
+        let topics: Vec<&str> = topics().map(|(topic, _)| topic).collect();
         self.must("subscribe", self.consumer.subscribe(&topics));
     }
 
@@ -241,6 +241,9 @@ impl Member {
             self.finding(format!("{place:?} is delivered at {offset}, and is paused"));
         }
         match self.next.get(&place) {
+            Some(_) if offset == 0 && self.world.is_anew(place) => {
+                self.world.sometimes("a member goes on in a topic that is made anew");
+            }
             Some(next) if next.rebalances == rebalances && next.offset != offset => {
                 self.finding(format!("{place:?} goes on at {offset}, not at {}", next.offset));
             }
@@ -256,6 +259,10 @@ impl Member {
         }
         self.next.insert(place, Next { offset: offset + 1, rebalances });
         let mut book = self.group.book.borrow_mut();
+        if place.0 == FLEETING.0 {
+            book.fleeting.insert((place, offset, value.to_vec()));
+            return;
+        }
         let before = book.delivered.entry(place).or_default().insert(offset, value.to_vec());
         drop(book);
         match before {
@@ -320,7 +327,8 @@ impl Member {
                 };
                 self.committed(done);
             }
-            (Committing::Named, Some((place, offset))) if own => {
+            // Offsets of the topic before say nothing of the next.
+            (Committing::Named, Some((place, offset))) if own && place.0 != FLEETING.0 => {
                 self.group.finish(&self.client, place, offset);
                 self.name(place, offset).await;
             }

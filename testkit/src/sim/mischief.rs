@@ -4,7 +4,7 @@ use ottla::TopicPartition;
 
 use super::clock;
 use super::members::{End, GRACE, Member};
-use super::plan::TOPICS;
+use super::plan::{FLEETING, TOPICS};
 use super::tap::{Place, place};
 
 impl Member {
@@ -73,9 +73,10 @@ impl Member {
         }
     }
 
-    /// One of the partitions that are its own now.
+    /// One of the partitions that are its own now, of topics whose offsets hold.
     fn one(&self) -> Option<(TopicPartition, Place)> {
-        let own = self.consumer.assignment();
+        let mut own = self.consumer.assignment();
+        own.retain(|own| &*own.topic != FLEETING.0);
         let numbers: Vec<usize> = (0..own.len()).collect();
         if numbers.is_empty() {
             return None;
@@ -109,7 +110,10 @@ impl Member {
     /// One of its partitions of which it is not known yet where to go on.
     fn unplaced(&self) -> Option<(TopicPartition, Place)> {
         let mut own = self.consumer.assignment().into_iter();
-        let own = own.find(|own| self.consumer.position(own).is_none())?;
+        let unplaced = |own: &TopicPartition| {
+            &*own.topic != FLEETING.0 && self.consumer.position(own).is_none()
+        };
+        let own = own.find(unplaced)?;
         let place = place(&own.topic, own.partition)?;
         Some((own, place))
     }

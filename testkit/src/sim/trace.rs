@@ -40,6 +40,14 @@ impl Trace {
         }
     }
 
+    /// Prints what somebody who looks at one run wants to know; nothing depends on it.
+    #[allow(clippy::print_stdout, reason = "it was asked for")]
+    pub(crate) fn tell(&self, at: Duration, what: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{:>12.3} {}", at.as_secs_f64(), what());
+        }
+    }
+
     /// A thing happened that some run of a set must see.
     pub(crate) fn sometimes(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;

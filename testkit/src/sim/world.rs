@@ -155,6 +155,10 @@ impl World {
         self.trace.borrow_mut().event(self.age(), what, number, bytes);
     }
 
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        self.trace.borrow().tell(self.age(), what);
+    }
+
     pub(crate) fn fault(&self, what: &'static str, number: u64) {
         self.trace.borrow_mut().fault(self.age(), what, number);
     }
@@ -289,6 +293,11 @@ impl World {
         self.create_topic(name, partitions).await?;
         self.event("a topic is made anew", 0, &[]);
         Ok(())
+    }
+
+    /// Whether a partition's topic has ever been made anew.
+    pub(crate) fn is_anew(&self, place: Place) -> bool {
+        place.0 == FLEETING.0 && !self.remains.borrow().is_empty()
     }
 
     /// The logs of all partitions that ever had this name, the present one last.

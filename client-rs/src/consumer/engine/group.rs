@@ -189,6 +189,9 @@ impl Engine {
             }
             self.commits.handle_leased(partition, lease);
             self.fetcher.assign(partition.clone(), position, cx.now);
+            if let Some(topic) = cx.metadata.cluster().topic(&partition.topic) {
+                self.fetcher.handle_topic(partition, topic.id);
+            }
             placing.push((partition.clone(), position));
         }
         self.face.events.tell(|| Event::PartitionsAssigned { partitions: fresh, generation });

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_protocol::Uuid;
+
 use super::Engine;
 use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
@@ -82,7 +84,12 @@ impl Engine {
         let identity = identity.as_ref();
         if let Some((token, ask)) = self.commits.poll_request(identity, &mut self.tokens, cx.now) {
             let partitions = ask.marks.iter().map(|(partition, _)| partition);
-            let ids = TopicIds::of(partitions, cx.metadata.cluster());
+            let cluster = cx.metadata.cluster();
+            // Of the topic that was read, also when nobody asks about it any more.
+            let ids = TopicIds::with(partitions, |at| {
+                let read = self.fetcher.topic_id(at);
+                read.or_else(|| Some(cluster.topic(&at.topic)?.id)).unwrap_or(Uuid::ZERO)
+            });
             let body = offsets::commit(&self.names, ids.clone(), ask);
             self.send(Asked::Commit(token, ids), to, lane, body, cx);
         }

@@ -42,11 +42,19 @@ impl TopicIds {
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
         cluster: &Cluster,
     ) -> Self {
-        let mut topics: Vec<&Arc<str>> = partitions.into_iter().map(|part| &part.topic).collect();
+        Self::with(partitions, |at| cluster.topic(&at.topic).map_or(Uuid::ZERO, |known| known.id))
+    }
+
+    /// The topics of these partitions, with the ids that those are of.
+    pub(in crate::consumer) fn with<'a>(
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+        id: impl Fn(&TopicPartition) -> Uuid,
+    ) -> Self {
+        let mut topics: Vec<(Arc<str>, Uuid)> =
+            partitions.into_iter().map(|at| (Arc::clone(&at.topic), id(at))).collect();
         topics.sort_unstable();
-        topics.dedup();
-        let id = |topic: &Arc<str>| cluster.topic(topic).map_or(Uuid::ZERO, |known| known.id);
-        Self(topics.into_iter().map(|topic| (Arc::clone(topic), id(topic))).collect())
+        topics.dedup_by(|other, first| other.0 == first.0);
+        Self(topics)
     }
 
     /// Whether they still stand for the same topics.

@@ -137,7 +137,7 @@ fn faults_that_pass_are_tried_again_with_pauses() {
     for (code, told) in [
         (ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, Vec::new()),
         (ErrorCode::REQUEST_TIMED_OUT, Vec::new()),
-        (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Vec::new()),
+        (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, vec!["Refresh"]),
         (ErrorCode::NOT_COORDINATOR, vec!["CoordinatorLost"]),
         (ErrorCode::COORDINATOR_NOT_AVAILABLE, vec!["CoordinatorLost"]),
         (ErrorCode::REBALANCE_IN_PROGRESS, vec!["rebalance at 1"]),
