@@ -179,6 +179,11 @@ async fn carry_requests(
         world.travel(true, conn.name()).await;
         if conn.state.borrow().closed {
             world.sometimes("a request arrives after its client has given up");
+            // No client can keep a commit from being undone by one that it gave up: there is an end
+            // to that when the world has healed.
+            if world.is_healed() && written.said.as_ref().is_some_and(Said::commits) {
+                return conn.reset(&world);
+            }
         }
         let mishaps = world.weather.get().mishaps;
         if world.happens(mishaps / 2) {

@@ -40,6 +40,13 @@ pub(crate) struct Said {
     pub(crate) what: What,
 }
 
+impl Said {
+    /// Whether it commits offsets.
+    pub(crate) const fn commits(&self) -> bool {
+        matches!(self.what, What::Commit { .. })
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     /// Asks for its share.
