@@ -308,6 +308,11 @@ impl Membership {
         matches!(self.stage, Stage::Out | Stage::Failed)
     }
 
+    /// Whether it leaves before it has learned the name to say goodbye under.
+    pub(crate) const fn is_nameless(&self) -> bool {
+        matches!(self.stage, Stage::Unnamed { .. })
+    }
+
     /// Whether it is no member, and says nothing to the group.
     pub(crate) const fn has_left(&self) -> bool {
         matches!(self.stage, Stage::Out)

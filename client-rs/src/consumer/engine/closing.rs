@@ -58,6 +58,8 @@ impl Engine {
         let result = match closing.fault.take() {
             Some(fault) => Err(fault),
             None if done => Ok(()),
+            // Whom no answer has named by now has no place that it knows of, and none to give up.
+            None if self.membership.is_nameless() && self.commits.is_idle() => Ok(()),
             None => Err(unfinished(self.coordinator.cause(), !self.commits.is_idle())),
         };
         let closed = Error::closed();

@@ -42,3 +42,16 @@ fn a_broker_that_does_not_answer_holds_up_no_close() {
     script.turn_alone();
     assert!(script.ended && script.closed.wait(Duration::ZERO, "it").is_ok());
 }
+
+/// It has no place in the group that it knows of.
+#[test]
+fn a_close_whose_first_join_is_never_answered_ends_at_its_deadline_without_an_error() {
+    let mut script = Script::new(&[("group.id", "g")]);
+    script.holds_joins = true;
+    script.subscribe();
+    script.face.command_close(script.now + Duration::from_secs(2));
+    script.run();
+    assert!(!script.ended, "it waits for the name to say goodbye under");
+    script.pass(Duration::from_secs(2));
+    assert!(script.ended && script.closed.wait(Duration::ZERO, "it").is_ok());
+}
