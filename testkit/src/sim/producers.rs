@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ottla::{Error, ErrorKind, Options, Producer, Record, Sent};
+use ottla::{Error, ErrorKind, Options, Outcome, Producer, Record, Sent};
 use tokio::time::Instant;
 
 use super::clock;
@@ -187,7 +187,8 @@ impl Life {
     }
 
     /// A record that is sent now is stored by then. One that came into an old batch may share its
-    /// end, so that another is sent; and the buffer may be full of old ones for a while.
+    /// end, and one behind bytes that the storm has slowed down may be given up since it may be stored:
+    /// then another is sent. And the buffer may be full of old ones for a while.
     async fn get_through(&mut self, topic: &'static str, partition: i32, by: Instant) {
         let what = loop {
             match self.send(topic, partition).await {
@@ -200,7 +201,7 @@ impl Life {
             let time = by.saturating_duration_since(clock::now());
             match clock::within(time, sent).await {
                 Some(Ok(_)) => return,
-                Some(Err(error)) if error.kind() == ErrorKind::DeliveryTimeout => {}
+                Some(Err(error)) if is_left_over(&error) && clock::now() < by => {}
                 Some(Err(error)) => break error.to_string(),
                 None => break "nothing is known of it".to_owned(),
             }
@@ -211,4 +212,10 @@ impl Life {
             PROGRESS.as_secs()
         ));
     }
+}
+
+/// Whether a record's end may come of what was before the world healed.
+fn is_left_over(error: &Error) -> bool {
+    let may_be_stored = error.outcome() == Some(Outcome::PossiblyPersisted);
+    may_be_stored || error.kind() == ErrorKind::DeliveryTimeout
 }
