@@ -114,6 +114,56 @@ export interface CommonOptions {
   /** The same as `metadataClusterCheck`. */
   'metadata.cluster.check.enable'?: boolean
   /**
+   * What is done when no known broker can be reached: ask those of bootstrap.servers again
+   * (KIP-899), or only those that are known. Default rebootstrap.
+   */
+  metadataRecovery?: 'rebootstrap' | 'none'
+  /** The same as `metadataRecovery`. */
+  metadataRecoveryStrategy?: 'rebootstrap' | 'none'
+  /** The same as `metadataRecovery`. */
+  'metadata.recovery.strategy'?: 'rebootstrap' | 'none'
+  /**
+   * Where brokers take connections and nothing is learnt of the cluster for so long, those of
+   * bootstrap.servers are asked again (KIP-1102). Default 300000 ms; from 0 to 2147483647.
+   */
+  metadataRecoveryTrigger?: number
+  /** The same as `metadataRecoveryTrigger`. */
+  metadataRecoveryRebootstrapTriggerMs?: number
+  /** The same as `metadataRecoveryTrigger`. */
+  'metadata.recovery.rebootstrap.trigger.ms'?: number
+  /**
+   * A name is looked up at each connect, and its addresses are tried one after the other (KIP-602).
+   * There is no other way. Default use_all_dns_ips.
+   */
+  clientDnsLookup?: 'use_all_dns_ips'
+  /** The same as `clientDnsLookup`. */
+  'client.dns.lookup'?: 'use_all_dns_ips'
+  /**
+   * Where this client stands. Consumers read from a near replica (KIP-392), producers may prefer
+   * near leaders (partitioner.rack.aware). Default: empty.
+   */
+  clientRack?: string
+  /** The same as `clientRack`. */
+  'client.rack'?: string
+  /**
+   * Size of a socket's buffer for sending; -1 is what the system chooses, and changes as it sees
+   * fit. Kafka's default is 131072. Default -1; from -1 to 2147483647.
+   */
+  sendBuffer?: number
+  /** The same as `sendBuffer`. */
+  sendBufferBytes?: number
+  /** The same as `sendBuffer`. */
+  'send.buffer.bytes'?: number
+  /**
+   * Size of a socket's buffer for receiving; -1 is what the system chooses, and changes as it sees
+   * fit. Kafka's default is 65536, and 32768 for producers. Default -1; from -1 to 2147483647.
+   */
+  receiveBuffer?: number
+  /** The same as `receiveBuffer`. */
+  receiveBufferBytes?: number
+  /** The same as `receiveBuffer`. */
+  'receive.buffer.bytes'?: number
+  /**
    * Whether asking about an unknown topic may create it, if the broker allows that too. True for
    * producers, false for consumers and admin clients. Not set by default.
    */
@@ -271,6 +321,13 @@ export interface ProducerOptions extends CommonOptions {
   partitionerAvailabilityTimeoutMs?: number
   /** The same as `partitionerAvailabilityTimeout`. */
   'partitioner.availability.timeout.ms'?: number
+  /**
+   * Whether records without a key go to partitions whose leader stands in client.rack, as long as
+   * there are any (KIP-1123). Default false.
+   */
+  partitionerRackAware?: boolean
+  /** The same as `partitionerRackAware`. */
+  'partitioner.rack.aware'?: boolean
 }
 
 /** Options of consumers. */
@@ -283,6 +340,13 @@ export interface ConsumerOptions extends CommonOptions {
   groupId?: string
   /** The same as `group`. */
   'group.id'?: string
+  /**
+   * How members and coordinator share out partitions. The new protocol (consumer, KIP-848) is not
+   * there yet. Default classic.
+   */
+  groupProtocol?: 'classic'
+  /** The same as `groupProtocol`. */
+  'group.protocol'?: 'classic'
   /**
    * Fixed name of this member, which keeps its partitions over a restart (KIP-345). Not set by
    * default.
@@ -414,10 +478,4 @@ export interface ConsumerOptions extends CommonOptions {
   checkCrcs?: boolean
   /** The same as `checkCrcs`. */
   'check.crcs'?: boolean
-  /**
-   * Where this client stands, so that a near replica can be read (KIP-392). Default: empty.
-   */
-  clientRack?: string
-  /** The same as `clientRack`. */
-  'client.rack'?: string
 }

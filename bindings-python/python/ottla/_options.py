@@ -73,6 +73,35 @@ class CommonOptions(TypedDict, total=False):
     metadata_cluster_check: bool
     metadata_cluster_check_enable: bool
 
+    #: What is done when no known broker can be reached: ask those of bootstrap.servers again
+    #: (KIP-899), or only those that are known. Default rebootstrap.
+    metadata_recovery: Literal["rebootstrap", "none"]
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+
+    #: Where brokers take connections and nothing is learnt of the cluster for so long, those of
+    #: bootstrap.servers are asked again (KIP-1102). Default 300000 ms; from 0 to 2147483647.
+    metadata_recovery_trigger: int
+    metadata_recovery_rebootstrap_trigger_ms: int
+
+    #: A name is looked up at each connect, and its addresses are tried one after the other
+    #: (KIP-602). There is no other way. Default use_all_dns_ips.
+    client_dns_lookup: Literal["use_all_dns_ips"]
+
+    #: Where this client stands. Consumers read from a near replica (KIP-392), producers may prefer
+    #: near leaders (partitioner.rack.aware). Default: empty.
+    client_rack: str
+
+    #: Size of a socket's buffer for sending; -1 is what the system chooses, and changes as it sees
+    #: fit. Kafka's default is 131072. Default -1; from -1 to 2147483647.
+    send_buffer: int
+    send_buffer_bytes: int
+
+    #: Size of a socket's buffer for receiving; -1 is what the system chooses, and changes as it
+    #: sees fit. Kafka's default is 65536, and 32768 for producers. Default -1; from -1 to
+    #: 2147483647.
+    receive_buffer: int
+    receive_buffer_bytes: int
+
     #: Whether asking about an unknown topic may create it, if the broker allows that too. True for
     #: producers, false for consumers and admin clients. Not set by default.
     allow_auto_create_topics: bool
@@ -180,6 +209,10 @@ class ProducerOptions(CommonOptions, total=False):
     partitioner_availability_timeout: int
     partitioner_availability_timeout_ms: int
 
+    #: Whether records without a key go to partitions whose leader stands in client.rack, as long as
+    #: there are any (KIP-1123). Default false.
+    partitioner_rack_aware: bool
+
 
 class ConsumerOptions(CommonOptions, total=False):
     """Options of consumers."""
@@ -187,6 +220,10 @@ class ConsumerOptions(CommonOptions, total=False):
     #: Name of the group whose members share the partitions between them. Not set by default.
     group: str
     group_id: str
+
+    #: How members and coordinator share out partitions. The new protocol (consumer, KIP-848) is not
+    #: there yet. Default classic.
+    group_protocol: Literal["classic"]
 
     #: Fixed name of this member, which keeps its partitions over a restart (KIP-345). Not set by
     #: default.
@@ -260,6 +297,3 @@ class ConsumerOptions(CommonOptions, total=False):
 
     #: Whether the checksum of each fetched batch is verified. Default true.
     check_crcs: bool
-
-    #: Where this client stands, so that a near replica can be read (KIP-392). Default: empty.
-    client_rack: str

@@ -32,6 +32,10 @@ pub(crate) struct CommonConfig {
     pub(crate) metadata_max_idle: Duration,
     /// `metadata.cluster.check.enable`.
     pub(crate) cluster_check: bool,
+    /// `metadata.recovery.rebootstrap.trigger.ms`; `None` if `metadata.recovery.strategy` is none.
+    pub(crate) rebootstrap_after: Option<Duration>,
+    /// `send.buffer.bytes` and `receive.buffer.bytes`, where they are not left to the system.
+    pub(crate) socket_bytes: (Option<u32>, Option<u32>),
     /// `allow.auto.create.topics`.
     pub(crate) allow_auto_create: bool,
 }
@@ -59,6 +63,15 @@ impl CommonConfig {
             metadata_max_age: options.duration("metadata.max.age.ms")?,
             metadata_max_idle: options.duration("metadata.max.idle.ms")?,
             cluster_check: options.bool("metadata.cluster.check.enable")?,
+            rebootstrap_after: match options.text("metadata.recovery.strategy")? {
+                "none" => None,
+                _ => Some(options.duration("metadata.recovery.rebootstrap.trigger.ms")?),
+            },
+            socket_bytes: (
+                // -1 is no size.
+                u32::try_from(options.number::<i32>("send.buffer.bytes")?).ok(),
+                u32::try_from(options.number::<i32>("receive.buffer.bytes")?).ok(),
+            ),
             allow_auto_create: options
                 .bool_if_set("allow.auto.create.topics")
                 .unwrap_or(auto_create),
@@ -119,6 +132,8 @@ pub(crate) struct ProducerConfig {
     pub(crate) rules: Rules,
     /// `partitioner.availability.timeout.ms`; zero is off.
     pub(crate) availability_timeout: Duration,
+    /// `client.rack`, if `partitioner.rack.aware` and it is set.
+    pub(crate) rack: Option<String>,
 }
 
 /// Batches of a producer that a broker remembers for each partition.
@@ -151,6 +166,9 @@ impl ProducerConfig {
             codec: codec(options)?,
             rules: rules(options)?,
             availability_timeout: availability_timeout(options)?,
+            rack: Some(options.text("client.rack")?.to_owned())
+                .filter(|rack| !rack.is_empty())
+                .filter(|_| options.bool("partitioner.rack.aware").is_ok_and(|aware| aware)),
         };
         if config.idempotent && config.in_flight_max > BATCHES_REMEMBERED {
             return Err(contradiction(format!(

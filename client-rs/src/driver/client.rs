@@ -258,7 +258,7 @@ impl Client {
                 let text = format!("the cluster has no broker {id} now");
                 Err(Error::new(ErrorKind::Connect, text))
             }
-            Target::Any => Ok(inner.any_peer(self.config.bootstrap.len())),
+            Target::Any => Ok(inner.any_peer(&self.config)),
         }
     }
 
@@ -369,8 +369,9 @@ impl Client {
 
 impl Inner {
     /// An open connection if there is one, else a broker not known to be down, else an address from
-    /// the options: when all brokers are gone, the cluster is looked for anew (KIP-899).
-    fn any_peer(&mut self, bootstrap: usize) -> Peer {
+    /// the options: when all brokers are gone, the cluster is looked for anew (KIP-899), unless
+    /// `metadata.recovery.strategy` is none.
+    fn any_peer(&mut self, config: &CommonConfig) -> Peer {
         let brokers = &self.metadata.cluster().brokers;
         let known = |peer| match peer {
             Peer::Node(id) => brokers.contains_key(&id),
@@ -384,13 +385,16 @@ impl Inner {
             return link.key.peer;
         }
         let down = |peer| self.links.values().any(|link| link.key.peer == peer && link.is_down());
-        let brokers = self.metadata.cluster().brokers.keys().map(|&id| Peer::Node(id));
-        let up: Vec<Peer> = brokers.filter(|&peer| !down(peer)).collect();
-        if let Some(&peer) = up.get(self.random.below(up.len())) {
+        let brokers = || self.metadata.cluster().brokers.keys().map(|&id| Peer::Node(id));
+        let mut asked: Vec<Peer> = brokers().filter(|&peer| !down(peer)).collect();
+        if asked.is_empty() && config.rebootstrap_after.is_none() {
+            asked = brokers().collect();
+        }
+        if let Some(&peer) = asked.get(self.random.below(asked.len())) {
             return peer;
         }
         let index = self.next_bootstrap;
-        self.next_bootstrap = (index + 1).checked_rem(bootstrap).unwrap_or(0);
+        self.next_bootstrap = (index + 1).checked_rem(config.bootstrap.len()).unwrap_or(0);
         Peer::Bootstrap(index)
     }
 }

@@ -78,7 +78,8 @@ where
     if super::sim::is_on() {
         return start_here(config, wake, events, build);
     }
-    start_over(config, (wake, events), || Box::<Tcp>::default(), build)
+    let sizes = config.socket_bytes;
+    start_over(config, (wake, events), move || Box::new(Tcp::new(sizes)), build)
 }
 
 /// The same on this thread, which a simulator drives.

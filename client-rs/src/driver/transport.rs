@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use super::hint;
@@ -57,13 +57,11 @@ impl Names for System {
 #[derive(Debug)]
 pub(crate) struct Tcp {
     names: Box<dyn Names>,
+    sizes: SocketBytes,
 }
 
-impl Default for Tcp {
-    fn default() -> Self {
-        Self { names: Box::new(System) }
-    }
-}
+/// Bytes of a socket's buffers for sending and for receiving, where the system is not to choose.
+pub(crate) type SocketBytes = (Option<u32>, Option<u32>);
 
 #[async_trait(?Send)]
 impl Transport for Tcp {
@@ -75,7 +73,7 @@ impl Transport for Tcp {
     ) -> Result<Box<dyn Stream>, Error> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in self.resolve(to, advertised, wait).await? {
-            match open(address, wait).await {
+            match open(address, self.sizes, wait).await {
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(error) => {
                     tracing::debug!(broker = %to, %address, %error, "cannot connect");
@@ -93,6 +91,10 @@ impl Transport for Tcp {
 }
 
 impl Tcp {
+    pub(crate) fn new(sizes: SocketBytes) -> Self {
+        Self { names: Box::new(System), sizes }
+    }
+
     /// All addresses of a name. Asked anew for each connection, since a broker may have moved.
     async fn resolve(
         &self,
@@ -114,8 +116,16 @@ impl Tcp {
     }
 }
 
-async fn open(address: SocketAddr, wait: Duration) -> io::Result<TcpStream> {
-    let connected = timeout(wait, TcpStream::connect(address)).await;
+async fn open(address: SocketAddr, sizes: SocketBytes, wait: Duration) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Before the connection is there: the windows of both sides are agreed on with it.
+    if let Some(bytes) = sizes.0 {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(bytes) = sizes.1 {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    let connected = timeout(wait, socket.connect(address)).await;
     let stream = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     // A request leaves at once, whether its packet is full or not.
     stream.set_nodelay(true)?;

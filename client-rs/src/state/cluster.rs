@@ -19,6 +19,8 @@ pub(crate) struct Cluster {
     pub(crate) controller: Option<i32>,
     /// Where each broker listens.
     pub(crate) brokers: BTreeMap<i32, Address>,
+    /// Where each broker stands, of those that tell.
+    pub(crate) racks: BTreeMap<i32, String>,
     /// The topics asked about.
     pub(crate) topics: HashMap<Arc<str>, Arc<Topic>>,
 }

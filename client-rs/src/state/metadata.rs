@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
-use ottla_protocol::messages::metadata_response::{
-    MetadataResponse, MetadataResponsePartition, MetadataResponseTopic,
-};
+use ottla_protocol::messages::metadata_response::MetadataResponse;
 use ottla_protocol::{ApiKey, ErrorCode, left_out};
 
 use super::backoff::{Backoff, Random};
@@ -17,8 +15,11 @@ use crate::config::{Address, CommonConfig};
 use crate::error::{Error, ErrorKind};
 use crate::state::hash::HashMap;
 
+mod merge;
 #[cfg(test)]
 mod tests;
+
+use merge::merge;
 
 /// Topics of one request; more are asked about by the next.
 const TOPICS_MAX: usize = 10_000;
@@ -56,6 +57,8 @@ pub(crate) struct Metadata {
     /// Requests in a row after which something was still missing.
     failures: u32,
     last_error: Option<Error>,
+    /// Since when no request has brought anything.
+    failing_since: Option<Instant>,
     /// The cluster that was known before it was looked for anew.
     left: Option<String>,
     stray: Option<Stray>,
@@ -69,6 +72,7 @@ struct Settings {
     backoff: Backoff,
     auto_create: bool,
     cluster_check: bool,
+    rebootstrap_after: Option<Duration>,
 }
 
 /// Brokers that were found to be of another cluster.
@@ -99,6 +103,7 @@ impl Metadata {
                 backoff: Backoff::new(config.retry_backoff),
                 auto_create: config.allow_auto_create,
                 cluster_check: config.cluster_check,
+                rebootstrap_after: config.rebootstrap_after,
             },
             cluster: Arc::default(),
             wanted: HashMap::default(),
@@ -116,6 +121,7 @@ impl Metadata {
             in_round: false,
             failures: 0,
             last_error: None,
+            failing_since: None,
             left: None,
             stray: None,
         }
@@ -339,6 +345,7 @@ impl Metadata {
             Ok(throttle_ms) => {
                 self.answered_at = Some(now);
                 self.last_error = None;
+                self.failing_since = None;
                 let throttle = u64::try_from(throttle_ms).ok().filter(|&millis| millis > 0);
                 self.mute_until = throttle.map(|millis| now + Duration::from_millis(millis));
                 if self.wanted.keys().all(|topic| self.is_settled(topic)) {
@@ -358,9 +365,19 @@ impl Metadata {
                 self.failures = self.failures.saturating_add(1);
                 self.last_error = Some(error);
                 self.stale_since = Some(now);
+                self.look_elsewhere(now);
                 self.mute_until = Some(now + self.settings.backoff.pause(self.failures, random));
                 false
             }
+        }
+    }
+
+    /// Brokers that answer, and tell nothing for long, are asked no more (KIP-1102).
+    fn look_elsewhere(&mut self, now: Instant) {
+        let failing = now.duration_since(*self.failing_since.get_or_insert(now));
+        if self.settings.rebootstrap_after.is_some_and(|after| after <= failing) {
+            self.failing_since = None;
+            self.rebootstrap(now);
         }
     }
 
@@ -405,6 +422,8 @@ impl Metadata {
             .iter()
             .filter_map(|broker| Some((broker.node_id, address(broker.host, broker.port)?)))
             .collect();
+        let racks = response.brokers.iter();
+        let racks = racks.filter_map(|broker| Some((broker.node_id, broker.rack?.to_owned())));
         if brokers.is_empty() {
             let text = "the broker named no broker of its cluster";
             return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::Metadata));
@@ -437,6 +456,7 @@ impl Metadata {
             version: self.cluster.version + 1,
             id: response.cluster_id.map(str::to_owned).or_else(|| self.cluster.id.clone()),
             controller: Some(response.controller_id).filter(|id| brokers.contains_key(id)),
+            racks: racks.collect(),
             brokers,
             topics,
         });
@@ -466,52 +486,4 @@ fn address(host: &str, port: i32) -> Option<Address> {
 /// Whether asking again soon may tell more of a topic, after this code.
 pub(crate) const fn passes(code: ErrorCode) -> bool {
     code.is_retriable()
-}
-
-/// A topic as an answer tells it, unless what is known is newer.
-fn merge(
-    known: Option<&Arc<Topic>>,
-    name: &Arc<str>,
-    found: &MetadataResponseTopic<'_>,
-) -> Arc<Topic> {
-    if let Some(known) = known {
-        // A broker that lags may not have heard of it yet.
-        if passes(found.error_code) && known.error.is_none() {
-            return Arc::clone(known);
-        }
-    }
-    let same = known.filter(|known| known.id == found.topic_id && known.error.is_none());
-    let count = found.partitions.len();
-    let mut partitions = vec![Partition { leader: None, leader_epoch: -1 }; count];
-    for partition in &found.partitions {
-        let index = usize::try_from(partition.partition_index).ok();
-        let Some((index, place)) =
-            index.and_then(|index| Some((index, partitions.get_mut(index)?)))
-        else {
-            continue;
-        };
-        let older = same.and_then(|known| known.partitions.get(index)).copied();
-        *place = newer(older, partition);
-    }
-    Arc::new(Topic {
-        name: Arc::clone(name),
-        id: found.topic_id,
-        error: if count == 0 && found.error_code.is_none() {
-            ErrorCode::LEADER_NOT_AVAILABLE
-        } else {
-            found.error_code
-        },
-        partitions,
-    })
-}
-
-fn newer(known: Option<Partition>, found: &MetadataResponsePartition) -> Partition {
-    let fresh = Partition {
-        leader: Some(found.leader_id).filter(|&leader| leader >= 0),
-        leader_epoch: found.leader_epoch,
-    };
-    // KIP-320: an epoch before the one known tells of the past.
-    known
-        .filter(|known| fresh.leader_epoch >= 0 && fresh.leader_epoch < known.leader_epoch)
-        .unwrap_or(fresh)
 }

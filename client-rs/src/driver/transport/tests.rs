@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
+use rustix::net::sockopt::{socket_recv_buffer_size, socket_send_buffer_size};
+
 use super::super::io_thread::start_over;
 use super::*;
 use crate::config::{CommonConfig, Options};
@@ -47,6 +49,10 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
+fn tcp(names: impl Names + 'static) -> Tcp {
+    Tcp { names: Box::new(names), sizes: (None, None) }
+}
+
 /// Nobody listens there.
 fn dead() -> SocketAddr {
     listener().1
@@ -62,7 +68,7 @@ fn connect(tcp: &Tcp) -> Result<(), Error> {
 fn a_broker_that_moved_under_its_name_is_found_at_the_next_connect() {
     let (first, second) = (listener(), listener());
     let names = names(&[&[first.1], &[second.1], &[dead(), second.1]]);
-    let tcp = Tcp { names: Box::new(names.clone()) };
+    let tcp = tcp(names.clone());
     for at in [&first.0, &second.0, &second.0] {
         connect(&tcp).unwrap();
         at.set_nonblocking(true).unwrap();
@@ -73,14 +79,14 @@ fn a_broker_that_moved_under_its_name_is_found_at_the_next_connect() {
 
 #[test]
 fn a_name_that_leads_nowhere_is_told_from_one_that_cannot_be_looked_up() {
-    let nowhere = Tcp { names: Box::new(names(&[&[dead(), dead()]])) };
+    let nowhere = tcp(names(&[&[dead(), dead()]]));
     let error = connect(&nowhere).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect);
-    let unknown = Tcp { names: Box::new(names(&[&[]])) };
+    let unknown = tcp(names(&[&[]]));
     let error = connect(&unknown).unwrap_err();
     assert_eq!((error.kind(), error.class()), (ErrorKind::Dns, ErrorClass::Retriable));
     assert!(error.to_string().contains("no such name"), "{error}");
-    let error = connect(&Tcp { names: Box::new(Empty) }).unwrap_err();
+    let error = connect(&tcp(Empty)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Dns, "a name with no address at all: {error}");
 }
 
@@ -118,7 +124,7 @@ fn a_resolver_that_fails_is_asked_again_until_it_answers() {
     let options = "bootstrap.servers=broker.test:9092;reconnect.backoff.ms=2;retry.backoff.ms=2";
     let config = CommonConfig::new(&Options::parse(options).unwrap(), false).unwrap();
     let own = names.clone();
-    let transport = move || -> Box<dyn Transport> { Box::new(Tcp { names: Box::new(own) }) };
+    let transport = move || -> Box<dyn Transport> { Box::new(tcp(own)) };
     let own = (Arc::default(), &Arc::default());
     let client = start_over(&config, own, transport, |_| Curious).unwrap();
     let (tell, told) = mpsc::channel();
@@ -126,4 +132,20 @@ fn a_resolver_that_fails_is_asked_again_until_it_answers() {
     told.recv_timeout(LIMIT).expect("it connects at last").unwrap();
     assert_eq!(names.asked.load(Ordering::SeqCst), 5);
     drop(client);
+}
+
+#[test]
+fn a_sockets_buffers_have_the_sizes_that_were_asked_for() {
+    let (listener, address) = listener();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sizes = |wanted| {
+        let stream = runtime.block_on(open(address, wanted, LIMIT)).unwrap();
+        let sizes = (socket_send_buffer_size(&stream), socket_recv_buffer_size(&stream));
+        (sizes.0.unwrap(), sizes.1.unwrap())
+    };
+    let usual = sizes((None, None));
+    // Linux keeps as much again for itself, and tells of both.
+    assert_eq!(sizes((Some(20_000), Some(10_000))), (40_000, 20_000));
+    assert_eq!(sizes((None, Some(10_000))), (usual.0, 20_000));
+    drop(listener);
 }

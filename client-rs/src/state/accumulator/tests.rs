@@ -22,7 +22,7 @@ fn topic(name: &str, partitions: i32) -> Arc<TopicFace> {
         (0..partitions).map(|number| Slot::new(usize::try_from(number).unwrap(), &name, number));
     let slots: Vec<_> = slots.collect();
     let leaders = vec![Some(1); slots.len()];
-    TopicFace::new(&name, slots, leaders, Arc::new(Cursor::new(0)))
+    TopicFace::new(&name, slots, leaders, Arc::new(Cursor::new(0)), |_| true)
 }
 
 fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, u32), AppendError> {

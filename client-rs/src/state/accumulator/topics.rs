@@ -19,22 +19,29 @@ pub(crate) struct TopicFace {
     pub(crate) slots: Vec<Arc<Slot>>,
     /// Who leads each.
     pub(crate) leaders: Vec<Option<i32>>,
-    /// Partitions with a leader; empty if all or none have one.
+    /// Partitions for records without a key: those with a leader, or with one that is near; empty if
+    /// that are all or none.
     pub(crate) led: Vec<usize>,
     pub(crate) cursor: Arc<Cursor>,
 }
 
 impl TopicFace {
-    /// A topic with these partitions, and the cursor that it goes on with.
+    /// A topic with these partitions, and the cursor that it goes on with. Leaders that are near are
+    /// preferred (KIP-1123).
     pub(crate) fn new(
         name: &Arc<str>,
         slots: Vec<Arc<Slot>>,
         leaders: Vec<Option<i32>>,
         cursor: Arc<Cursor>,
+        is_near: impl Fn(i32) -> bool,
     ) -> Arc<Self> {
         debug_assert_eq!(slots.len(), leaders.len(), "both are of all partitions");
-        let numbered = leaders.iter().enumerate();
-        let led: Vec<usize> = numbered.filter_map(|(at, leader)| leader.map(|_| at)).collect();
+        let led_by = |counts: &dyn Fn(i32) -> bool| -> Vec<usize> {
+            let numbered = leaders.iter().enumerate();
+            numbered.filter(|(_, leader)| leader.is_some_and(counts)).map(|(at, _)| at).collect()
+        };
+        let near = led_by(&is_near);
+        let led = if near.is_empty() { led_by(&|_| true) } else { near };
         let led = if led.len() == leaders.len() { Vec::new() } else { led };
         Arc::new(Self { name: Arc::clone(name), slots, leaders, led, cursor })
     }

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use ottla_protocol::Uuid;
 use ottla_protocol::Writer;
-use ottla_protocol::messages::metadata_response::MetadataResponseBroker;
+use ottla_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
 
 use super::super::machine::{Answer, LinkFault};
 use super::*;
@@ -24,7 +26,11 @@ struct Trial {
 
 impl Trial {
     fn new() -> Self {
-        let options = Options::new().set("bootstrap.servers", "a:1").unwrap();
+        Self::with("")
+    }
+
+    fn with(options: &str) -> Self {
+        let options = Options::parse(&format!("bootstrap.servers=a:1;{options}")).unwrap();
         let config = CommonConfig::new(&options, true).unwrap();
         Self {
             metadata: Metadata::new(&config),
@@ -334,4 +340,39 @@ fn an_answer_of_another_cluster_is_not_believed_and_the_cluster_is_looked_for_an
     let (known, found) = ("ours".to_owned(), "theirs".to_owned());
     assert_eq!(trial.metadata.take_stray(), Some(Stray::Moved { known, found }));
     assert_eq!(trial.metadata.expected(), Some("theirs"));
+}
+
+/// Brokers that take connections may have lost the cluster: nobody of them counts as down.
+#[test]
+fn brokers_that_tell_nothing_for_long_are_given_up_for_those_of_the_options() {
+    for (strategy, given_up) in [("rebootstrap", true), ("none", false)] {
+        let options = "metadata.recovery.rebootstrap.trigger.ms=60000";
+        let options = format!("{options};metadata.recovery.strategy={strategy}");
+        let mut trial = Trial::with(&options);
+        let topic = Arc::clone(&trial.topic);
+        trial.metadata.want(&topic, trial.now);
+        trial.answer_topic(ErrorCode::NONE, 1, 1);
+        let ask = |trial: &mut Trial| {
+            trial.now = trial.metadata.poll_timeout().unwrap();
+            trial.asked().unwrap()
+        };
+        let fail = |trial: &mut Trial| {
+            let token = ask(trial);
+            trial.answer(token, fault());
+            trial.metadata.cluster().brokers.is_empty()
+        };
+        // One answer that tells something is enough to begin counting anew.
+        assert!(!fail(&mut trial));
+        trial.wait(59_000);
+        assert!(!fail(&mut trial));
+        let token = ask(&mut trial);
+        assert!(trial.answer(token, Ok(response(Vec::new()))));
+        assert!(!fail(&mut trial));
+        let first = trial.now;
+        while trial.now < first + Duration::from_mins(1) {
+            assert!(trial.now == first || !trial.metadata.cluster().brokers.is_empty());
+            fail(&mut trial);
+        }
+        assert_eq!(trial.metadata.cluster().brokers.is_empty(), given_up, "{strategy}");
+    }
 }

@@ -162,7 +162,7 @@ impl Trial {
             node_id,
             host: "b",
             port: 9092,
-            ..MetadataResponseBroker::default()
+            rack: Some(if node_id == 1 { "east" } else { "west" }),
         };
         let partitions = (0..).zip(&self.leaders).map(|(partition_index, &leader_id)| {
             let leader_epoch = self.epoch;

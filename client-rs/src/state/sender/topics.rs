@@ -181,7 +181,12 @@ impl Sender {
             |known| Arc::clone(&known.face.cursor),
         );
         let name = Arc::clone(&topic.name);
-        let face = TopicFace::new(&name, shown, leaders, cursor);
+        let racks = &cx.metadata.cluster().racks;
+        let is_near = |leader: i32| {
+            let rack = self.config.rack.as_ref();
+            rack.is_none_or(|rack| racks.get(&leader) == Some(rack))
+        };
+        let face = TopicFace::new(&name, shown, leaders, cursor, is_near);
         self.topics.insert(name, KnownTopic { id: topic.id, face: Arc::clone(&face), slots });
         Some(face)
     }

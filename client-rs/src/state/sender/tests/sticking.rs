@@ -1,4 +1,5 @@
-//! Records that stick to partitions, and leave those whose brokers take nothing.
+//! Records without a key: they stick to partitions, leave those whose brokers take nothing, and keep
+//! to near ones.
 
 use std::collections::BTreeSet;
 
@@ -81,4 +82,24 @@ fn records_leave_out_the_partitions_of_a_broker_that_takes_nothing_until_it_does
         trial.store(sent, 0);
     }
     assert_eq!(slots(&trial), [false; 4], "it has begun to take what waited");
+}
+
+#[test]
+fn records_keep_to_near_leaders_as_long_as_there_are_any() {
+    let near = "partitioner.rack.aware=true;client.rack=west";
+    for (options, leaders, expected) in [
+        (near, [1, 2, 1, 2], vec![1, 3]),
+        (near, [1, 1, 1, 1], vec![0, 1, 2, 3]),
+        ("partitioner.rack.aware=true", [1, 2, 1, 2], vec![0, 1, 2, 3]),
+        ("client.rack=west", [1, 2, 1, 2], vec![0, 1, 2, 3]),
+    ] {
+        let mut trial = Trial::ready(&format!("linger.ms=0;{options}"), &leaders);
+        for _ in 0..8 {
+            send(&trial, "v");
+        }
+        let sent = trial.produced();
+        let batches = sent.iter().flat_map(|sent| &sent.batches);
+        let partitions: BTreeSet<i32> = batches.map(|&(partition, ..)| partition).collect();
+        assert!(partitions.into_iter().eq(expected), "{options}: {leaders:?}");
+    }
 }
