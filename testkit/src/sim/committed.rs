@@ -77,8 +77,9 @@ fn check_commits(world: &World, group: &Group, place: Place, kept: &[i64], end: 
     let mut asked = book.gone_back.get(&place).cloned().unwrap_or_default();
     let late = |offset: &i64| book.late.get(&place).is_some_and(|late| late.contains(offset));
     let mut before = 0;
-    for &offset in kept.iter().filter(|offset| !late(offset)) {
-        if offset < before {
+    for &offset in kept {
+        // Whoever comes next begins at what a late request has left, and commits from there on.
+        if offset < before && !late(&offset) {
             // One step back for each that was asked for.
             match asked.iter().position(|&to| to <= offset) {
                 Some(at) => {
