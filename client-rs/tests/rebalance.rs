@@ -316,6 +316,7 @@ fn dropped_futures_lose_and_repeat_no_record_while_partitions_go_and_come_back()
             match &guest {
                 Some(there) if !there.assignment().is_empty() && read.len() > rounds * 200 => {
                     // Asked once more it has finished what it was given, and commits that.
+                    // What went meanwhile cannot be paused, and need not be.
                     there.pause(&there.assignment()).ok();
                     while let Some(record) = ask_once(there) {
                         *read.entry((record.partition(), record.offset())).or_default() += 1;

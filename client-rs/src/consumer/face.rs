@@ -110,6 +110,14 @@ struct Part {
 }
 
 impl Part {
+    /// Reads on from an offset that no record was read at, and gives the mark by which it is
+    /// committed like what was read.
+    const fn begin_at(&mut self, position: u64, offset: i64) -> Mark {
+        self.next = Some(offset);
+        let (lease, leader_epoch, metadata) = (self.lease, -1, None);
+        Mark { lease, jump: position, offset, leader_epoch, by_hand: false, metadata }
+    }
+
     const fn new(lease: u64, position: u64) -> Self {
         Self {
             lease,

@@ -1,7 +1,6 @@
 //! What the machines ask, sent out; and the answers, brought back to who asked.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -284,14 +283,16 @@ impl Engine {
         reply: Result<Answer, Error>,
         cx: &mut Context<'_>,
     ) {
-        let broker = reply.as_ref().ok().map(|answer| Rc::clone(&answer.broker));
-        let answer = reply.and_then(|answer| fetch::fetched(&answer, topics));
+        let answer = reply.and_then(|answer| {
+            let found = fetch::fetched(&answer, topics)?;
+            Ok((found, answer.broker))
+        });
         self.log_fault(&answer);
-        let answer = answer.map(|(answer, hints)| {
+        let answer = answer.map(|((answer, hints), broker)| {
             for hint in &hints {
                 learn(hint, cx);
             }
-            self.count_fetch(&answer, broker.as_deref().unwrap_or_default());
+            self.count_fetch(&answer, &broker);
             answer
         });
         self.fetcher.handle_fetch(token, answer, cx.now);

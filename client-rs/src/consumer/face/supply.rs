@@ -4,7 +4,6 @@ use super::assigning::Chooser;
 use super::{FAULTS_MAX, Face, Item, Marks, Part};
 use crate::error::Error;
 use crate::record::TopicPartition;
-use crate::state::commits::Mark;
 use crate::state::fetcher::Fetched;
 use crate::state::membership::Which;
 
@@ -81,16 +80,7 @@ impl Face {
     ) {
         let mut inner = self.lock();
         let Some(part) = inner.part(partition, position) else { return };
-        part.next = Some(offset);
-        let lease = part.lease;
-        let mark = Mark {
-            lease,
-            jump: position,
-            offset,
-            leader_epoch: -1,
-            by_hand: false,
-            metadata: None,
-        };
+        let mark = part.begin_at(position, offset);
         inner.finished.insert(partition.clone(), mark);
     }
 

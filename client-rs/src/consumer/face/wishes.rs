@@ -45,16 +45,7 @@ impl Face {
         let position = inner.id();
         let Some(part) = inner.parts.get_mut(partition) else { return Ok(()) };
         part.position = position;
-        part.next = Some(offset);
-        let lease = part.lease;
-        let mark = Mark {
-            lease,
-            jump: position,
-            offset,
-            leader_epoch: -1,
-            by_hand: false,
-            metadata: None,
-        };
+        let mark = part.begin_at(position, offset);
         inner.finished.insert(partition.clone(), mark);
         let partition = partition.clone();
         inner.commands.push(Command::Seek { partition, position, offset });
