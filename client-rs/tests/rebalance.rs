@@ -336,6 +336,7 @@ fn dropped_futures_lose_and_repeat_no_record_while_partitions_go_and_come_back()
         let twice = read.values().filter(|&&count| count > 1).count();
         assert_eq!(twice, 0, "records given twice");
     });
-    assert!(stays.stats().rebalances > 5, "{:?}", stays.stats());
+    // Each guest was in a generation of its own; one may go and the next come in a single rebalance.
+    assert!(stays.stats().rebalances >= 5, "{:?}", stays.stats());
     stays.close(LIMIT).unwrap();
 }
