@@ -1,15 +1,18 @@
 //! How long a record takes to its acknowledgement, at a fixed rate.
 
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ottla::{Producer, Record, Sent};
+use ottla::{Callbacks, Producer, Record};
 
 use crate::settings::{Settings, Values};
 use crate::{Outcome, PATIENCE, Stretch, now};
 
 /// A sleep ends late by about so much; what is left of the time is waited out awake.
 const EARLY: Duration = Duration::from_micros(200);
+
+/// What each record waited, or what became of the first that failed.
+type Waited = Result<Vec<Duration>, ottla::Error>;
 
 pub(crate) fn run(settings: &Settings) -> Outcome {
     let producer = Producer::new(&settings.options()?)?;
@@ -20,9 +23,26 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
         Ok(u32::try_from(span.as_secs())?)
     };
     let (warm, count) = (count("warm")?, count("seconds")?);
-    send_at_a_rate(&producer, settings, &mut values, warm)?;
+    let waited = Arc::new(Mutex::new(Ok(Vec::new())));
+    let notes = Arc::clone(&waited);
+    let callbacks = producer.callbacks(move |due: Instant, result| {
+        let took = now().saturating_duration_since(due);
+        let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *notes, result) {
+            (Ok(all), Ok(_)) => all.push(took),
+            (notes @ Ok(_), Err(error)) => *notes = Err(error),
+            (Err(_), _) => {}
+        }
+    })?;
+    let told = || -> Waited {
+        let mut waited = waited.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *waited, Ok(Vec::new()))
+    };
+    send_at_a_rate(&callbacks, settings, &mut values, warm)?;
+    told()?;
     let stretch = Stretch::begin();
-    let mut waited = send_at_a_rate(&producer, settings, &mut values, count)?;
+    send_at_a_rate(&callbacks, settings, &mut values, count)?;
+    let mut waited = told()?;
     waited.sort_unstable();
     let at = |hundredth: usize| -> f64 {
         let place = (waited.len() * hundredth / 100).min(waited.len().saturating_sub(1));
@@ -34,34 +54,28 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Sends so many records, each when it is due, whatever became of those before; a thread waits for
-/// them. How long each took from when it was due.
+/// Sends so many records, each when it is due, whatever became of those before; returns when the
+/// callbacks' thread was told of all.
 fn send_at_a_rate(
-    producer: &Producer,
+    callbacks: &Callbacks<Instant>,
     settings: &Settings,
     values: &mut Values,
     count: u32,
-) -> Outcome<Vec<Duration>> {
+) -> Outcome {
     let topic = settings.word("topic")?;
     let partitions: u32 = settings.number("partitions")?;
     let every = Duration::from_secs_f64(1.0 / settings.number::<f64>("rate")?);
-    let (tell, told) = mpsc::channel::<(Instant, Sent)>();
-    let waiter = std::thread::spawn(move || {
-        let wait = |(due, sent): (Instant, Sent)| {
-            sent.wait(PATIENCE).map(|_| now().saturating_duration_since(due))
-        };
-        told.into_iter().map(wait).collect::<Result<Vec<_>, _>>()
-    });
     let begin = now();
     for number in 0..count {
         let due = begin + every * number;
         wait_until(due);
         let partition = i32::try_from(number % partitions)?;
         let record = Record::to(topic).partition(partition).value(values.next());
-        tell.send((due, producer.send(&record)?))?;
+        callbacks.send(&record, due)?;
     }
-    drop(tell);
-    Ok(waiter.join().map_err(|_| "the waiting thread panicked")??)
+    callbacks.producer().flush(PATIENCE)?;
+    callbacks.wait(PATIENCE)?;
+    Ok(())
 }
 
 /// Sleeps until shortly before the time, and then looks at the clock.
