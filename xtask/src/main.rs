@@ -54,12 +54,13 @@ usage: cargo xtask COMMAND
   bench NAME            figures beside Apache Kafka's: start (time to the first answer),
                         idle (memory), first-group-record, broker (CPU a record); and
                         log (the ways to write and to send its bytes)
-  bench produce|consume|latency [--quick] [--json FILE] [FILTER ...]
+  bench produce|consume|latency [--quick] [--one-by-one] [--json FILE] [FILTER ...]
                         our client beside librdkafka, franz-go and Kafka's own, on
                         Apache Kafka and on our broker; without a filter all rows, which
-                        takes hours: server=kafka,ottla client=ours,… bytes=100,1024
-                        partitions=1,12 codec=none,lz4 acks=1,all spread=turn,own
-                        runs=N seconds=N warm=N
+                        takes hours (one by one: each value beside 100 B, 12 partitions,
+                        no codec, acks=all): server=kafka,ottla client=ours,…
+                        bytes=100,1024 partitions=1,12 codec=none,lz4 acks=1,all
+                        spread=turn,own runs=N seconds=N warm=N
   sim [--seeds N] [--seed N] [--verbose]
                         client and broker in simulated storms; a seed is a run
   ci                    all of it, with one total at the end";

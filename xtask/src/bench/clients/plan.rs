@@ -53,15 +53,15 @@ fn values(name: &str, mode: Mode) -> &'static [&'static str] {
 }
 
 impl Plan {
-    /// From words: `--quick`, `--json FILE`, `runs=N`, `seconds=N`, `warm=N`, and filters as
-    /// `NAME=VALUE[,VALUE]`.
+    /// From words: `--quick`, `--one-by-one`, `--json FILE`, `runs=N`, `seconds=N`, `warm=N`, and
+    /// filters as `NAME=VALUE[,VALUE]`.
     pub(super) fn new(mode: Mode, words: &[&str]) -> Done<Self> {
-        let quick = words.contains(&"--quick");
+        let [quick, one_by_one] = ["--quick", "--one-by-one"].map(|word| words.contains(&word));
         let mut filters: Vec<(&str, Vec<&str>)> = Vec::new();
         let (mut json, mut words) = (None, words.iter());
         while let Some(&word) = words.next() {
             match word {
-                "--quick" => {}
+                "--quick" | "--one-by-one" => {}
                 "--json" => json = Some(PathBuf::from(*words.next().ok_or("--json FILE")?)),
                 _ => {
                     let filter = word.split_once('=').ok_or_else(|| unknown(word))?;
@@ -96,6 +96,9 @@ impl Plan {
                     rows.push(row(mode, [server, bytes, partitions, codec, acks, spread])?);
                 }
             }
+        }
+        if one_by_one {
+            rows.retain(|row| row.steps_from_the_plain() <= 1);
         }
         let [span, warm, fill] =
             [span, warm, fill].map(|seconds| Duration::from_secs(u64::from(seconds)));
@@ -166,7 +169,7 @@ fn row(mode: Mode, words: [&str; 6]) -> Done<Row> {
 
 fn unknown(word: &str) -> Stop {
     Stop::Failed(format!(
-        "{word} is neither --quick, --json FILE, runs=N, seconds=N, warm=N, fill=N nor a filter: {}",
+        "{word} is neither --quick, --one-by-one, --json FILE, runs=N, seconds=N, warm=N, fill=N nor a filter: {}",
         FILTERS.join("=, ") + "="
     ))
 }
@@ -197,6 +200,24 @@ mod tests {
         assert_eq!((few.rows.len(), few.runs, few.clients.len()), (4, 3, 2));
         assert!(few.rows.iter().all(|row| row.bytes == 100 && row.codec == "none"));
         assert!(few.estimate() < all.estimate() / 20);
+    }
+
+    #[test]
+    fn one_by_one_each_value_is_measured_beside_the_plain_ones_of_the_others() {
+        let said = |mode| -> Vec<String> {
+            let words = ["--one-by-one", "server=ottla"];
+            let plan = Plan::new(mode, &words).unwrap();
+            plan.rows.iter().map(|row| row.topic("")).collect()
+        };
+        let rows = [
+            "produce-100-1-none-all-turn-",
+            "produce-100-12-none-1-turn-",
+            "produce-100-12-none-all-turn-",
+            "produce-100-12-lz4-all-turn-",
+            "produce-1024-12-none-all-turn-",
+        ];
+        assert_eq!(said(Mode::Produce), rows);
+        assert_eq!(said(Mode::Consume).len(), 4);
     }
 
     #[test]
