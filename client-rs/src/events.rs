@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use self::feed::Feed;
+use self::feed::Taken;
 use crate::driver::{self, clock};
 use crate::error::Error;
 use crate::process::Process;
@@ -188,8 +189,11 @@ impl Events {
     }
 
     /// The next event, if there is one. Never waits.
+    ///
+    /// In a child of the process that made it there is nothing to tell.
     pub fn try_next(&self) -> Option<Event> {
-        self.feed.take(None).event.filter(|_| self.process.is_current())
+        // Looked at first: the feed's lock may be held for ever in a child.
+        if self.process.is_current() { self.feed.take(None).event } else { None }
     }
 
     /// The next event; nothing if the time is over before one comes, or the client has ended.
@@ -199,9 +203,9 @@ impl Events {
         self.process.check()?;
         driver::check_may_wait()?;
         let deadline = clock::now().checked_add(timeout);
-        let parker = Parker::current();
+        let (parker, mut place) = (Parker::current(), Place::of(self));
         loop {
-            let taken = self.feed.take(Some(Sleeper::Thread(Arc::clone(&parker))));
+            let taken = place.take(Sleeper::Thread(Arc::clone(&parker)));
             if taken.event.is_some() || taken.over {
                 return Ok(taken.event);
             }
@@ -218,7 +222,7 @@ impl Events {
     ///
     /// Dropping the future loses no event.
     pub fn next_async(&self) -> NextEvent<'_> {
-        NextEvent { events: self }
+        NextEvent { place: Place::of(self) }
     }
 }
 
@@ -242,18 +246,45 @@ impl fmt::Debug for Events {
     }
 }
 
+/// Whoever waits for an event, in its place among those who do. Dropped, it gives the place up.
+#[derive(Debug)]
+struct Place<'a> {
+    events: &'a Events,
+    /// 0 before it waits.
+    ticket: u64,
+}
+
+impl<'a> Place<'a> {
+    const fn of(events: &'a Events) -> Self {
+        Self { events, ticket: 0 }
+    }
+
+    /// The next event; if there is none, the sleeper is woken when one comes, or the client ends.
+    fn take(&mut self, sleeper: Sleeper) -> Taken {
+        self.events.feed.take(Some((&mut self.ticket, sleeper)))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.ticket > 0 && self.events.process.is_current() {
+            self.events.feed.forget(self.ticket);
+        }
+    }
+}
+
 /// A future of the next event.
 #[derive(Debug)]
 pub struct NextEvent<'a> {
-    events: &'a Events,
+    place: Place<'a>,
 }
 
 impl Future for NextEvent<'_> {
     type Output = Result<Option<Event>, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.events.process.check()?;
-        let taken = self.events.feed.take(Some(Sleeper::Task(cx.waker().clone())));
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.place.events.process.check()?;
+        let taken = self.place.take(Sleeper::Task(cx.waker().clone()));
         if taken.event.is_some() || taken.over {
             return Poll::Ready(Ok(taken.event));
         }

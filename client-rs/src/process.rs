@@ -36,6 +36,12 @@ impl Process {
         Ok(())
     }
 
+    /// One that does not run here.
+    #[cfg(test)]
+    pub(crate) const fn another() -> Self {
+        Self(u32::MAX)
+    }
+
     /// The one that runs now. Forks before [`Process::watch`] are not told apart.
     #[inline]
     pub fn current() -> Self {

@@ -128,14 +128,21 @@ impl std::fmt::Display for TopicPartition {
     }
 }
 
-/// Kafka's rule for topic names.
-pub(crate) fn check_topic(topic: &str) -> Result<(), Error> {
-    let letters = topic.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    if letters && (1..=249).contains(&topic.len()) && topic != "." && topic != ".." {
+/// Kafka's rule for topic names [Topic.validate].
+pub(crate) fn check_topic(name: &str) -> Result<(), Error> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let fault = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > 249 {
+        "it is longer than 249 characters"
+    } else if name == "." || name == ".." {
+        "`.` and `..` are no names"
+    } else if !name.bytes().all(legal) {
+        "it may hold letters of ASCII, digits, `.`, `_` and `-`"
+    } else {
         return Ok(());
-    }
-    let shown: String = topic.chars().take(60).collect();
-    let text = format!("`{}` cannot be the name of a topic", shown.escape_debug());
-    Err(Error::new(ErrorKind::InvalidTopic, text)
-        .with_hint("1 to 249 letters, digits, dots, underscores and hyphens"))
+    };
+    let shown: String = name.chars().take(64).collect();
+    let text = format!("`{}` is no name of a topic: {fault}", shown.escape_debug());
+    Err(Error::new(ErrorKind::InvalidTopic, text))
 }

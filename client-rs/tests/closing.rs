@@ -7,10 +7,11 @@ mod cluster;
 mod patience;
 
 use std::sync::mpsc;
+use std::time::Duration;
 
-use clients::{member, producer};
+use clients::{member, options, producer};
 use cluster::Cluster;
-use ottla::{ErrorKind, Record};
+use ottla::{Admin, ErrorKind, Record};
 use patience::{LIMIT, timed, within_limit};
 
 /// confluentinc/librdkafka#4519, fede1024/rust-rdkafka#509: a close in a callback waited for itself.
@@ -70,5 +71,26 @@ fn records_that_are_still_held_hold_up_no_close_and_stay_readable() {
             assert_eq!(row.value, Some(&number.to_be_bytes()[..]));
         }
         assert_eq!(batch.records().next().unwrap().offset, 1);
+    });
+}
+
+#[test]
+fn a_wait_may_be_told_to_have_no_end() {
+    within_limit(|| {
+        let (cluster, topic) = Cluster::with_topic(1);
+        let producer = producer(&cluster.bootstrap(), &[]);
+        let callbacks = producer.callbacks(|(), result| drop(result.unwrap())).unwrap();
+        callbacks.send(&Record::to(&topic).value("v"), ()).unwrap();
+        let sent = producer.send(&Record::to(&topic).value("v")).unwrap();
+        assert_eq!(sent.wait(Duration::MAX).unwrap().offset, 1);
+        producer.flush(Duration::MAX).unwrap();
+        callbacks.wait(Duration::MAX).unwrap();
+        let consumer = member(&cluster.bootstrap(), &topic, &[]);
+        assert_eq!(consumer.poll(Duration::MAX).unwrap().unwrap().offset(), 0);
+        consumer.close(Duration::MAX).unwrap();
+        producer.close(Duration::MAX).unwrap();
+        let admin = Admin::new(&options(&cluster.bootstrap(), &[])).unwrap();
+        admin.list_topics().wait().unwrap();
+        admin.close(Duration::MAX).unwrap();
     });
 }

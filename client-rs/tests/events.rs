@@ -10,7 +10,7 @@ mod stage;
 use std::time::Duration;
 
 use clients::{member, nobody, options};
-use ottla::{Admin, ErrorKind, Event, Events, Options, Outcome, Producer, Record};
+use ottla::{Admin, Consumer, ErrorKind, Event, Events, Options, Outcome, Producer, Record};
 use ottla_protocol::{ApiKey, ErrorCode, Uuid};
 use patience::{LIMIT, block_on, within_limit};
 use scripted::{Act, Script, ScriptedBroker, TOPIC};
@@ -149,7 +149,20 @@ fn a_client_that_never_began_ends_its_events_at_its_close() {
         let (of_producer, of_admin) = (producer.events(), admin.events());
         producer.close(LIMIT).unwrap();
         admin.close(LIMIT).unwrap();
-        assert!(of_producer.next(LIMIT).unwrap().is_none());
-        assert!(of_admin.next(LIMIT).unwrap().is_none());
+        assert!(block_on(of_producer.next_async()).0.unwrap().is_none());
+        assert!(block_on(of_admin.next_async()).0.unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_client_that_never_began_ends_its_events_when_it_is_dropped() {
+    within_limit(|| {
+        let options = options(&nobody(), &[("group.id", "g")]);
+        let of_producer = Producer::new(&options).unwrap().events();
+        let of_admin = Admin::new(&options).unwrap().events();
+        let of_consumer = Consumer::new(&options).unwrap().events();
+        for events in [of_producer, of_admin, of_consumer] {
+            assert!(block_on(events.next_async()).0.unwrap().is_none());
+        }
     });
 }

@@ -115,6 +115,7 @@ fn records_do_not_go_to_another_cluster_whose_address_is_advertised() {
         assert_eq!(error.outcome(), Some(Outcome::NotSent));
         let last = producer.health().last_error.unwrap().error;
         assert!(last.to_string().contains("answers under"), "{last}");
+        assert_eq!(last.broker(), Some(&*format!("1 at {}", theirs.bootstrap())));
         assert!(last.hint().unwrap().contains("advertised.listeners"), "{last:?}");
         let admin = Admin::new(&options(&theirs.bootstrap(), &[])).unwrap();
         assert!(admin.list_topics().wait().unwrap().is_empty(), "nothing of it came there");

@@ -7,10 +7,13 @@ mod cluster;
 mod patience;
 
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use clients::{nobody, options, producer};
 use cluster::{Cluster, fresh};
-use ottla::{Completions, Consumer, Error, ErrorKind, Outcome, Record};
+use ottla::{
+    Completions, Consumer, Error, ErrorKind, Outcome, Partitioner, Partitions, Producer, Record,
+};
 use patience::{LIMIT, within_limit};
 
 #[test]
@@ -63,5 +66,40 @@ fn a_call_that_would_have_to_wait_for_its_own_thread_is_refused() {
         fine.close(LIMIT).unwrap();
         consumer.close(LIMIT).unwrap();
         drop(Arc::clone(&queue));
+    });
+}
+
+/// A partitioner that keeps the thread on which it is called until it is told to go on.
+struct Keeps {
+    called: mpsc::Sender<()>,
+    go_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Partitioner for Keeps {
+    fn partition(&self, _: &Record<'_>, _: &Partitions<'_>) -> i32 {
+        self.called.send(()).unwrap();
+        // Nobody tells it any more once the story has failed.
+        self.go_on.lock().unwrap().recv_timeout(LIMIT).ok();
+        0
+    }
+}
+
+#[test]
+fn a_close_that_the_programs_own_partitioner_holds_up_says_so() {
+    within_limit(|| {
+        let (cluster, topic) = Cluster::with_topic(1);
+        let ((called, calls), (tell, go_on)) = (mpsc::channel(), mpsc::channel());
+        let keeps = Keeps { called, go_on: Mutex::new(go_on) };
+        let options = options(&cluster.bootstrap(), &[]);
+        let producer = Producer::with_partitioner(&options, keeps).unwrap();
+        // Its topic is not known yet, so its partition is chosen on the client's own thread.
+        let sent = producer.send(&Record::to(&topic).value("a")).unwrap();
+        calls.recv_timeout(LIMIT).unwrap();
+        let error = producer.close(Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("partitioner")), "{error}");
+        tell.send(()).unwrap();
+        producer.close(LIMIT).unwrap();
+        sent.wait(LIMIT).unwrap_err();
     });
 }

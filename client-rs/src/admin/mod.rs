@@ -257,8 +257,7 @@ impl Own {
         *stage = Stage::Closed(handle.clone());
         drop(stage);
         if handle.is_some() {
-            let now = clock::now();
-            self.face.close(now.checked_add(timeout).unwrap_or(now + DROP_DEADLINE));
+            self.face.close(clock::after(timeout));
             self.wake.wake();
         } else {
             self.events.end();

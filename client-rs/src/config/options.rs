@@ -8,6 +8,9 @@ use super::duration::iso8601_millis;
 use super::table::{OPTIONS, OptionRow, OptionType};
 use crate::error::{Error, ErrorKind};
 
+/// Longest text in a request of Kafka's, whose length has 16 bits.
+const TEXT_BYTES_MAX: usize = 32_767;
+
 /// Options of a client, by Kafka's dotted names, our short ones, or either in snake or camel case.
 ///
 /// ```
@@ -240,6 +243,12 @@ fn check(row: &OptionRow, value: &str) -> Result<(), Error> {
     let value = value.trim();
     let name = row.kafka;
     let wanted = match row.kind {
+        OptionType::Text if value.len() > TEXT_BYTES_MAX => {
+            return Err(invalid(format!(
+                "`{name}` takes a text of at most {TEXT_BYTES_MAX} bytes, not one of {}",
+                value.len()
+            )));
+        }
         OptionType::Text | OptionType::List => return Ok(()),
         OptionType::Bool if matches!(value.to_ascii_lowercase().as_str(), "true" | "false") => {
             return Ok(());

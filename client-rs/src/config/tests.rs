@@ -66,6 +66,9 @@ fn a_wrong_value_is_refused_with_what_is_taken() {
     );
     assert!(refused("acks", "2").to_string().contains("one of all, -1, 0, 1"));
     assert!(refused("enable.idempotence", "yes").to_string().contains("true or false"));
+    let long = "x".repeat(32_768);
+    assert!(refused("client.id", &long).to_string().contains("at most 32767 bytes"));
+    assert_eq!(set(&[("client.id", &long[1..])]).get("client.id"), Some(&long[1..]));
     refused("linger.ms", "-1");
     refused("linger.ms", "2147483648");
     assert_eq!(set(&[("linger.ms", "2147483647")]).get("linger"), Some("2147483647"));

@@ -370,8 +370,7 @@ impl Own {
         *stage = Stage::Closed(handle.clone());
         drop(stage);
         if handle.is_some() {
-            let now = clock::now();
-            self.face.command_close(now.checked_add(timeout).unwrap_or(now + DROP_DEADLINE));
+            self.face.command_close(clock::after(timeout));
         } else {
             self.closed.resolve(Ok(()));
             self.face.events.end();

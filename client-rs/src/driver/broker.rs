@@ -168,8 +168,9 @@ pub(crate) async fn run(link: Rc<Link>, client: Weak<Client>) {
             until_closed(&link, clock::sleep_until(at)).await;
         }
         let Some(owner) = client.upgrade().filter(|_| !link.closed.get()) else { return };
-        let opened = until_closed(&link, handshake::open(&link, &owner)).await;
+        // As it is known now: when it has answered, the cluster may be looked for anew.
         let name = owner.name_of(link.key.peer);
+        let opened = until_closed(&link, handshake::open(&link, &owner)).await;
         let vitals = owner.shared_vitals();
         drop(owner);
         let fault = match opened {

@@ -19,6 +19,14 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Longest wait that is told apart from one for ever: about 30 years.
+const FAR: Duration = Duration::from_hours(30 * 365 * 24);
+
+/// When so much time will be over; of a wait that a program names, which may be any.
+pub(crate) fn after(wait: Duration) -> Instant {
+    now() + wait.min(FAR)
+}
+
 /// The time of the runtime that this thread is in, which a simulator moves.
 #[cfg(feature = "sim")]
 pub(crate) fn runtime_now() -> Instant {

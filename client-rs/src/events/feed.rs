@@ -22,7 +22,10 @@ struct State {
     readers: usize,
     waiting: VecDeque<Event>,
     lost: u64,
-    sleepers: Vec<Sleeper>,
+    /// Those who wait, by their tickets: one place each, however often it looks.
+    sleepers: Vec<(u64, Sleeper)>,
+    /// Tickets given out.
+    tickets: u64,
     /// The client has ended: nothing more comes.
     over: bool,
 }
@@ -57,7 +60,7 @@ impl Feed {
         state.waiting.push_back(event);
         let sleepers = std::mem::take(&mut state.sleepers);
         drop(state);
-        sleepers.into_iter().for_each(Sleeper::wake);
+        wake(sleepers);
     }
 
     /// The client has ended: who waits is told so.
@@ -66,7 +69,7 @@ impl Feed {
         state.over = true;
         let sleepers = std::mem::take(&mut state.sleepers);
         drop(state);
-        sleepers.into_iter().for_each(Sleeper::wake);
+        wake(sleepers);
     }
 
     /// One more wants events.
@@ -89,8 +92,9 @@ impl Feed {
         }
     }
 
-    /// The next event; if there is none, the sleeper is woken when one comes, or the client ends.
-    pub(super) fn take(&self, sleeper: Option<Sleeper>) -> Taken {
+    /// The next event. If there is none, who has the ticket is woken when one comes, or the client
+    /// ends; a ticket of 0 is none yet, and becomes one.
+    pub(super) fn take(&self, waiter: Option<(&mut u64, Sleeper)>) -> Taken {
         let mut state = lock(&self.state);
         let waiting = state.waiting.pop_front();
         // What was lost last came behind all that was kept.
@@ -99,11 +103,43 @@ impl Feed {
         let over = event.is_none() && state.over;
         if event.is_none()
             && !over
-            && let Some(sleeper) = sleeper
-            && !state.sleepers.iter().any(|known| known.is_same(&sleeper))
+            && let Some((ticket, sleeper)) = waiter
         {
-            state.sleepers.push(sleeper);
+            if *ticket == 0 {
+                state.tickets += 1;
+                *ticket = state.tickets;
+            }
+            let new = (*ticket, sleeper);
+            let known = state.sleepers.iter_mut().find(|(known, _)| known == ticket);
+            let Some(known) = known else {
+                state.sleepers.push(new);
+                return Taken { event, over };
+            };
+            let old = std::mem::replace(known, new);
+            drop(state);
+            // Outside of the lock: a waker is the program's.
+            drop(old);
         }
         Taken { event, over }
+    }
+
+    /// Who has this ticket waits no longer.
+    pub(super) fn forget(&self, ticket: u64) {
+        let mut state = lock(&self.state);
+        let known = state.sleepers.iter().position(|(known, _)| *known == ticket);
+        let gone = known.map(|at| state.sleepers.swap_remove(at));
+        drop(state);
+        drop(gone);
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.state).sleepers.len()
+    }
+}
+
+fn wake(sleepers: Vec<(u64, Sleeper)>) {
+    for (_, sleeper) in sleepers {
+        sleeper.wake();
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the feed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 use std::thread;
 
 use super::*;
@@ -85,7 +87,51 @@ fn a_wait_ends_by_an_event_by_its_time_and_by_the_end_of_the_client() {
         feed.end();
         assert!(waiting.join().unwrap(), "none will come");
     });
-    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut cx = Context::from_waker(Waker::noop());
     let ended = Pin::new(&mut events.next_async()).poll(&mut cx);
     assert!(matches!(ended, Poll::Ready(Ok(None))));
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn waits_that_were_given_up_leave_nothing_behind_and_take_no_wake_from_others() {
+    let (feed, events) = feed();
+    let begin = |waker: &Waker| {
+        let mut next = events.next_async();
+        let polled = Pin::new(&mut next).poll(&mut Context::from_waker(waker));
+        assert!(polled.is_pending());
+        next
+    };
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(Arc::clone(&woken));
+    let kept = begin(&waker);
+    for _ in 0..1000 {
+        drop(begin(&Waker::from(Arc::<Woken>::default())));
+        drop(begin(&waker));
+        assert!(events.next(Duration::from_nanos(1)).unwrap().is_none());
+    }
+    assert_eq!(feed.waiting(), 1, "the one that is not given up");
+    feed.tell(|| numbered(1));
+    assert!(woken.0.load(Ordering::SeqCst));
+    drop(kept);
+    assert_eq!(number(events.try_next()), Some(1));
+}
+
+#[test]
+fn a_child_of_a_fork_touches_nothing_of_its_parents_feed() {
+    let (feed, events) = feed();
+    feed.tell(|| numbered(1));
+    let in_child = Events { feed: Arc::clone(&feed), process: Process::another() };
+    assert!(in_child.try_next().is_none());
+    in_child.next(LIMIT).unwrap_err();
+    drop(in_child);
+    assert_eq!(number(events.try_next()), Some(1));
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Producer;
 use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
+use crate::process::Process;
 use crate::record::{Delivery, Record};
 use crate::state::completion::{Completed, Completion, Completions, Who};
 use crate::state::guard::lock;
@@ -49,10 +50,15 @@ impl<T> Clone for Callbacks<T> {
 struct Handle {
     dropped: Arc<AtomicBool>,
     parker: Arc<Parker>,
+    process: Process,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // In a child of a fork there is no such thread, and its parker may be locked for ever.
+            return;
+        }
         self.dropped.store(true, Ordering::Release);
         self.parker.unpark();
     }
@@ -104,7 +110,7 @@ impl Producer {
             let text = "the callbacks' thread could not be started";
             Error::new(ErrorKind::Internal, text).with_source(source)
         })?;
-        let handle = Arc::new(Handle { dropped, parker });
+        let handle = Arc::new(Handle { dropped, parker, process: Process::current() });
         Ok(Callbacks { producer: self.clone(), shared, thread: thread.thread().id(), handle })
     }
 }
@@ -137,7 +143,7 @@ impl<T: Send + 'static> Callbacks<T> {
             let text = "a callback cannot wait for its own end";
             return Err(Error::new(ErrorKind::InvalidState, text));
         }
-        let (by, parker) = (clock::now() + timeout, Parker::current());
+        let (by, parker) = (clock::after(timeout), Parker::current());
         while !self.shared.is_through(Some(&parker)) {
             let now = clock::now();
             if by <= now {
@@ -228,5 +234,21 @@ impl<T> fmt::Debug for Callbacks<T> {
             .field("producer", &self.producer)
             .field("untold", &lock(&self.shared.noted).records)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_that_is_dropped_in_a_child_of_a_fork_ends_no_thread() {
+        for (process, ends) in [(Process::another(), false), (Process::current(), true)] {
+            let (dropped, parker) = (Arc::<AtomicBool>::default(), Arc::<Parker>::default());
+            let woken = Arc::clone(&parker);
+            drop(Handle { dropped: Arc::clone(&dropped), parker, process });
+            assert_eq!(dropped.load(Ordering::Acquire), ends);
+            assert_eq!(woken.park(Duration::ZERO), ends);
+        }
     }
 }

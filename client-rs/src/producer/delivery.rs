@@ -247,7 +247,7 @@ fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) -> Result<()
                 continue;
             }
             let now = clock::now();
-            let deadline = *deadline.get_or_insert(now + timeout);
+            let deadline = *deadline.get_or_insert_with(|| clock::after(timeout));
             if deadline <= now {
                 return Ok(());
             }

@@ -26,7 +26,7 @@ impl Producer {
         driver::check_may_wait()?;
         let flush = self.flush_async();
         let parker = Parker::current();
-        let deadline = clock::now() + timeout;
+        let deadline = clock::after(timeout);
         while !flush.watch(Sleeper::Thread(Arc::clone(&parker))) {
             let now = clock::now();
             if deadline <= now {
@@ -47,7 +47,7 @@ impl Producer {
         let process = self.inner.process;
         if !process.is_current() {
             // Its first poll says so.
-        } else if self.inner.client.get().is_some() {
+        } else if self.inner.client.get().is_some() && self.inner.face.end().is_none() {
             let asked = Arc::clone(&signal);
             self.inner.face.command(move |commands| commands.flushes.push(asked));
         } else {
@@ -60,14 +60,19 @@ impl Producer {
     /// as not sent or possibly stored.
     ///
     /// The error of the first record that failed and that nobody holds a token of. A second call
-    /// gives `Ok` when the first is through. In a callback, which must not wait, it is refused: see
-    /// [`Producer::close_async`].
+    /// gives `Ok` when the first is through. `Timeout` if the client's own thread is kept busy by the
+    /// program, and the producer has not ended a second after its time. In a callback, which must not
+    /// wait, it is refused: see [`Producer::close_async`].
     pub fn close(&self, timeout: Duration) -> Result<(), Error> {
         self.inner.process.check()?;
         driver::check_may_wait()?;
         self.begin_close(timeout);
-        if let Some(client) = self.inner.client.get() {
-            client.wait_ended(timeout.saturating_add(CLOSE_GRACE));
+        let client = self.inner.client.get();
+        if client.is_some_and(|client| !client.wait_ended(timeout.saturating_add(CLOSE_GRACE))) {
+            let text = format!("the producer did not end within {} ms", timeout.as_millis());
+            return Err(Error::new(ErrorKind::Timeout, text).with_hint(
+                "a partitioner or a callback of the program's keeps the client's own thread",
+            ));
         }
         unreported(&self.inner.face, None)
     }
@@ -92,7 +97,7 @@ impl Producer {
         self.inner.face.refuse(None);
         drop(starting);
         if self.inner.client.get().is_some() {
-            let by = clock::now() + timeout;
+            let by = clock::after(timeout);
             self.inner.face.command(|commands| {
                 commands.close_by = Some(commands.close_by.map_or(by, |known| known.min(by)));
             });

@@ -61,6 +61,9 @@ impl Drop for Inner {
         } else if self.client.get().is_some() {
             self.face.refuse(None);
             self.face.command(|commands| commands.close_by = Some(clock::now()));
+        } else {
+            // There is no machine that would tell it.
+            self.face.events.end();
         }
     }
 }
@@ -197,7 +200,8 @@ impl Producer {
     /// The chunk that a wait in [`Producer::room`] was granted, if its sender has not taken it yet.
     #[inline]
     fn room_left(&self) -> Option<Chunk> {
-        self.inner.face.memory.take_left()
+        let inner = &*self.inner;
+        if inner.process.is_current() { inner.face.memory.take_left() } else { None }
     }
 
     #[inline]
@@ -257,7 +261,7 @@ impl Producer {
     ) -> Result<(), Error> {
         driver::check_may_wait().map_err(|error| error.with_outcome(Outcome::NotSent))?;
         let began = clock::now();
-        let by = *deadline.get_or_insert(began + self.inner.config.max_block);
+        let by = *deadline.get_or_insert_with(|| began + self.inner.config.max_block);
         let result = self.send_in_turn(record, bytes, by, keep);
         self.inner.face.counters.note_wait(clock::now().saturating_duration_since(began));
         result

@@ -176,7 +176,9 @@ impl Completion {
             return self.register(index, who);
         }
         // One who waits for many records of a batch is told once, if they cannot part.
-        let told = self.partition >= 0 && waiters.last().is_some_and(|last| last.who.is_same(&who));
+        let told = waiters.last().is_some_and(|last| {
+            (self.partition >= 0 || last.index == index) && last.who.is_same(&who)
+        });
         if !told {
             waiters.push(Waiter { index, who });
         }

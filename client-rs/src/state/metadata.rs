@@ -316,8 +316,10 @@ impl Metadata {
         if self.open.is_some() {
             return None;
         }
-        let aged = self.answered_at.map(|at| at + self.settings.max_age);
-        let stale = self.stale_since.map(|since| self.retry_at.map_or(since, |at| at.max(since)));
+        // However short the age is that an answer may reach: there is a pause between two.
+        let paused = |at: Instant| self.retry_at.map_or(at, |retry| retry.max(at));
+        let aged = self.answered_at.map(|at| paused(at + self.settings.max_age));
+        let stale = self.stale_since.map(paused);
         let due = [aged, stale, self.added_since].into_iter().flatten().min()?;
         Some(self.mute_until.map_or(due, |until| until.max(due)))
     }

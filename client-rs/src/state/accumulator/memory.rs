@@ -277,7 +277,7 @@ impl Memory {
         // Room may have come before the place was taken; `release` does the reverse.
         fence(Ordering::SeqCst);
         self.grant();
-        Place { waiter, memory: Arc::clone(self) }
+        Place { waiter, memory: Arc::clone(self), process: Process::current() }
     }
 }
 
@@ -368,6 +368,7 @@ impl Waiter {
 pub(crate) struct Place {
     waiter: Arc<Waiter>,
     memory: Arc<Memory>,
+    process: Process,
 }
 
 impl Place {
@@ -406,6 +407,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // In a child of a fork nobody waits, and the line may be locked for ever.
+            return;
+        }
         let mut line = lock(&self.memory.line);
         let place = line.waiting.iter().position(|waiter| Arc::ptr_eq(waiter, &self.waiter));
         if let Some(at) = place {

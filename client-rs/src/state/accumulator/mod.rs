@@ -33,7 +33,7 @@ use crate::error::{Error, ErrorKind, Outcome};
 use crate::events::{Event, Feed};
 use crate::producer::partitioner::Rules;
 use crate::producer::stats::Counters;
-use crate::record::Record;
+use crate::record::{Record, check_topic};
 
 #[cfg(test)]
 mod tests;
@@ -275,8 +275,8 @@ impl Accumulator {
         room: &mut Room<'_>,
         keep: &mut impl FnMut(&Arc<Completion>, u32),
     ) -> Option<Result<(), AppendError>> {
-        if let Err(error) = check_name(record.topic).and_then(|()| check_partition(record)) {
-            return Some(Err(AppendError::Failed(error)));
+        if let Err(error) = check_topic(record.topic).and_then(|()| check_partition(record)) {
+            return Some(Err(AppendError::Failed(error.with_outcome(Outcome::NotSent))));
         }
         let mut staging = lock(&self.staging);
         if self.topics.load().contains_key(record.topic) {
@@ -379,8 +379,7 @@ fn check_partition(record: &Record<'_>) -> Result<(), Error> {
             let text = "partitions are numbered from 0";
             Err(Error::new(ErrorKind::InvalidPartition, text)
                 .with_topic(&record.topic.into())
-                .with_partition(partition)
-                .with_outcome(Outcome::NotSent))
+                .with_partition(partition))
         }
         _ => Ok(()),
     }
@@ -400,23 +399,4 @@ fn no_partition(topic: &TopicFace, partition: i32) -> Error {
         .with_topic(&topic.name)
         .with_partition(partition)
         .with_outcome(Outcome::NotSent)
-}
-
-/// Kafka's rule for names [Topic.validate].
-fn check_name(name: &str) -> Result<(), Error> {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let fault = if name.is_empty() {
-        "it is empty"
-    } else if name.len() > 249 {
-        "it is longer than 249 characters"
-    } else if name == "." || name == ".." {
-        "`.` and `..` are no names"
-    } else if !name.bytes().all(legal) {
-        "it may hold letters of ASCII, digits, `.`, `_` and `-`"
-    } else {
-        return Ok(());
-    };
-    let shown: String = name.chars().take(64).collect();
-    Err(Error::new(ErrorKind::InvalidTopic, format!("`{shown}` is no name of a topic: {fault}"))
-        .with_outcome(Outcome::NotSent))
 }

@@ -161,3 +161,15 @@ fn a_batch_counts_until_what_was_drained_is_dropped() {
     queue.push(Arc::clone(&batch), batch.share(3));
     assert_eq!((memory.used(), queue.drain(9).len()), (0, 0), "it takes no more");
 }
+
+#[test]
+fn one_who_looks_again_and_again_for_a_staged_record_is_told_once() {
+    let staged = Completion::staged(1, &"t".into());
+    let (count, who) = task();
+    for _ in 0..1000 {
+        assert!(staged.register(0, who.clone()));
+    }
+    assert!(staged.register(1, who), "its records may part");
+    assert_eq!(staged.resolve(Outcome::Failed(Error::new(ErrorKind::Internal, "x"))), 2);
+    assert_eq!(count.0.load(Ordering::SeqCst), 2);
+}

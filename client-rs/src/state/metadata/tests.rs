@@ -376,3 +376,15 @@ fn brokers_that_tell_nothing_for_long_are_given_up_for_those_of_the_options() {
         assert_eq!(trial.metadata.cluster().brokers.is_empty(), given_up, "{strategy}");
     }
 }
+
+#[test]
+fn however_short_the_age_there_is_a_pause_between_two_questions() {
+    let mut trial = Trial::with("metadata.max.age.ms=0;retry.backoff.ms=100");
+    let topic = Arc::clone(&trial.topic);
+    trial.metadata.want(&topic, trial.now);
+    trial.answer_topic(ErrorCode::NONE, 1, 0);
+    trial.wait(79);
+    assert_eq!(trial.asked(), None, "80 ms at least");
+    trial.wait(42);
+    assert!(trial.asked().is_some(), "120 ms at most");
+}

@@ -17,9 +17,13 @@ impl Sender {
         let mut members: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
         let mut leaderless = false;
         for &key in &self.active {
-            match self.partitions.get(key).and_then(|partition| partition.leader) {
-                Some(leader) => members.entry(leader).or_default().push(key),
-                None => leaderless = true,
+            let Some(partition) = self.partitions.get(key) else { continue };
+            if let Some(leader) = partition.leader {
+                members.entry(leader).or_default().push(key);
+            } else {
+                // It may not be asked about any more, if brokers were away for long.
+                cx.metadata.want(&partition.topic, cx.now);
+                leaderless = true;
             }
         }
         if leaderless {

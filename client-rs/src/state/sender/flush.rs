@@ -1,6 +1,7 @@
 //! What the producer was asked for: to flush, and to close.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Sender;
 use crate::error::{Error, ErrorKind};
@@ -38,9 +39,10 @@ impl Sender {
         let commands = self.face.take_commands();
         let mark = self.face.peek_id();
         self.flushes.open.extend(commands.flushes.into_iter().map(|signal| (signal, mark)));
-        if let Some(by) = commands.close_by {
+        let sooner = |by: &Instant| self.close_by.is_none_or(|known| *by < known);
+        if let Some(by) = commands.close_by.filter(sooner) {
             tracing::debug!(wait = ?by.saturating_duration_since(cx.now), "closing");
-            self.close_by = Some(self.close_by.map_or(by, |known| known.min(by)));
+            self.close_by = Some(by);
         }
     }
 

@@ -116,6 +116,13 @@ impl Identity {
         self.state = State::Unknown;
         let error = match reply {
             Ok(answer) => match answer.decode::<InitProducerIdResponse>() {
+                Ok(response)
+                    if response.error_code.is_none()
+                        && (response.producer_id < 0 || response.producer_epoch < 0) =>
+                {
+                    let text = "the broker's answer names no producer id";
+                    Error::new(ErrorKind::Protocol, text).with_api(ApiKey::InitProducerId)
+                }
                 Ok(response) if response.error_code.is_none() => {
                     self.failures = 0;
                     self.last_error = None;

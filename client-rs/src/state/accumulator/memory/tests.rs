@@ -138,3 +138,15 @@ fn who_waits_too_long_is_told_and_lets_the_next_one_in() {
     assert!(large.is_expired() && !large.poll(sleeper()));
     assert!(small.poll(sleeper()));
 }
+
+#[test]
+fn in_a_child_of_a_fork_a_place_in_the_line_is_left_as_it_is() {
+    let memory = Memory::new(CHUNK_MIN);
+    let _full = memory.try_chunk(CHUNK_MIN).unwrap();
+    let parents = memory.queue(CHUNK_MIN, None);
+    let waiter = Arc::clone(&parents.waiter);
+    drop(Place { waiter, memory: Arc::clone(&memory), process: Process::another() });
+    assert!(memory.is_awaited(), "by the parent's thread");
+    drop(parents);
+    assert!(!memory.is_awaited());
+}

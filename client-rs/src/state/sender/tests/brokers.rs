@@ -81,3 +81,37 @@ fn a_fenced_producer_refuses_all_further_records() {
     assert_eq!(token.error().kind(), ErrorKind::ProducerFenced);
     assert_eq!(trial.face.refusal().kind(), ErrorKind::ProducerFenced);
 }
+
+#[test]
+fn a_topic_that_is_no_longer_asked_about_is_while_its_records_wait() {
+    let options = "metadata.max.idle.ms=5000;delivery.timeout.ms=60000;linger.ms=0";
+    let mut trial = Trial::ready(options, &[1]);
+    let token = trial.send("a");
+    let sent = trial.produced();
+    // Nobody could be asked meanwhile.
+    trial.wait(6000);
+    trial.lose(&sent[0], false);
+    trial.learn();
+    trial.learn();
+    trial.wait(200);
+    let again = trial.produced();
+    assert_eq!(again.len(), 1, "its leader is known again");
+    trial.store(&again[0], 1);
+    assert_eq!(token.delivery().offset, 1);
+}
+
+#[test]
+fn a_producer_id_that_is_none_is_asked_for_again() {
+    let mut trial = Trial::new("");
+    let token = trial.send("a");
+    trial.learn();
+    for (producer_id, epoch) in [(-1, 0), (40, -1)] {
+        trial.name_producer_as(producer_id, epoch);
+        assert!(trial.produced().is_empty(), "nothing goes out under it");
+        trial.wait(1200);
+    }
+    trial.name_producer();
+    let sent = trial.produced();
+    trial.store(&sent[0], 0);
+    assert_eq!(token.delivery().offset, 0);
+}
