@@ -245,6 +245,99 @@ fn a_static_member_comes_back_to_its_partitions_without_a_rebalance() {
     two.close(LIMIT).unwrap();
 }
 
+/// Static members of one group; who comes first leads it.
+struct Static<'a> {
+    scene: &'a Scene,
+    members: Vec<Consumer>,
+}
+
+impl<'a> Static<'a> {
+    /// Members of these names, each of which has a partition.
+    fn start(scene: &'a Scene, names: &[&str], topics: &[&str], strategy: &str) -> Self {
+        let mut all = Self { scene, members: Vec::new() };
+        for name in names {
+            all.comes(name, topics, strategy);
+            all.wait("a share for each", |members| {
+                members.iter().all(|member| !member.assignment().is_empty())
+            });
+        }
+        all
+    }
+
+    fn comes(&mut self, name: &str, topics: &[&str], strategy: &str) {
+        let set = [("group.instance.id", name), ("partition.assignment.strategy", strategy)];
+        let set = [&set[..], &[("metadata.max.age.ms", "100")]].concat();
+        let member = self.scene.consumer(&set);
+        member.subscribe(topics).unwrap();
+        self.members.push(member);
+    }
+
+    /// The member of that place goes, and keeps its name.
+    fn goes(&mut self, place: usize) {
+        self.members.remove(place).close(LIMIT).unwrap();
+    }
+
+    fn wait(&self, what: &str, done: impl Fn(&[Consumer]) -> bool) {
+        wait_until(what, || {
+            for member in &self.members {
+                member.poll(SHORT).unwrap();
+            }
+            done(&self.members)
+        });
+    }
+
+    /// How many partitions of a topic are somebody's.
+    fn shared_out(members: &[Consumer], topic: &str) -> usize {
+        let all = members.iter().flat_map(Consumer::assignment);
+        all.filter(|at| &*at.topic == topic).count()
+    }
+
+    fn end(self) {
+        for member in self.members {
+            member.close(LIMIT).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_static_leader_that_comes_back_notices_topics_that_came_meanwhile() {
+    for strategy in ["range", "cooperative-sticky"] {
+        let scene = Scene::new(2);
+        let late = cluster::fresh("late");
+        let topics = [&*scene.topic, &*late];
+        let mut group = Static::start(&scene, &["one", "two"], &topics, strategy);
+        group.goes(0);
+        scene.cluster.make_topic(&late, 2);
+        group.comes("one", &topics, strategy);
+        group.wait("all partitions", |members| {
+            Static::shared_out(members, &late) == 2
+                && Static::shared_out(members, &scene.topic) == 2
+        });
+        group.end();
+    }
+}
+
+#[test]
+fn a_static_member_that_comes_back_reads_what_it_subscribes_to_now() {
+    for (strategy, place) in [("range", 0), ("range", 1), ("cooperative-sticky", 1)] {
+        let scene = Scene::new(2);
+        let other = scene.cluster.topic(2);
+        let names = ["one", "two"];
+        let mut group = Static::start(&scene, &names, &[&scene.topic], strategy);
+        group.goes(place);
+        group.comes(names[place], &[&other], strategy);
+        group.wait("one topic each", |members| {
+            let count = |place: usize, topic| {
+                let member = members.get(place..=place).unwrap_or_default();
+                (Static::shared_out(member, topic), Static::shared_out(members, topic))
+            };
+            // Who has come back stands at the end.
+            count(0, &scene.topic) == (2, 2) && count(1, &other) == (2, 2)
+        });
+        group.end();
+    }
+}
+
 #[test]
 fn a_second_consumer_of_the_same_instance_id_ends_the_first_with_the_reason() {
     let scene = Scene::new(1);

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::promise::Promise;
 use crate::record::TopicPartition;
 use crate::state::admin::Route;
-use crate::state::assignor::{PROTOCOL_TYPE, decode_assignment};
+use crate::state::assignor::{Assigned, PROTOCOL_TYPE, decode_assignment};
 use crate::state::machine::body;
 
 /// The first version of ListGroups that knows states (KIP-518).
@@ -241,16 +241,16 @@ impl ClassicGroupDescription {
 impl MemberDescription {
     fn of(row: &DescribedGroupMember<'_>, of_consumers: bool) -> Self {
         let bytes = if of_consumers { row.member_assignment } else { &[] };
-        let assignment = decode_assignment(bytes).unwrap_or_else(|error| {
+        let assigned = decode_assignment(bytes).unwrap_or_else(|error| {
             tracing::warn!(member = row.member_id, %error, "an assignment cannot be read");
-            Vec::new()
+            Assigned::default()
         });
         Self {
             member_id: row.member_id.to_owned(),
             group_instance_id: row.group_instance_id.map(str::to_owned),
             client_id: row.client_id.to_owned(),
             host: row.client_host.to_owned(),
-            assignment,
+            assignment: assigned.partitions,
         }
     }
 }

@@ -398,8 +398,8 @@ impl Machine for Engine {
         // Before anything is asked: a commit names its topic by the id that is known now.
         self.see_leaders(cx);
         self.settle(cx);
-        if self.membership.is_leading() {
-            // The answer to a join may be all that was missing.
+        if self.membership.wants_counts() {
+            // The answer to a join or a sync may be all that was missing.
             self.see_metadata(cx);
             self.settle(cx);
         }

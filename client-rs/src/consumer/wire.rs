@@ -16,7 +16,9 @@ use ottla_protocol::{ApiKey, ErrorCode};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
-use crate::state::assignor::{self, Member, PROTOCOL_TYPE, Share, Strategy, Subscription};
+use crate::state::assignor::{
+    self, Assigned, Member, PROTOCOL_TYPE, Share, Strategy, Subscription,
+};
 use crate::state::coordinator::CoordinatorAnswer;
 use crate::state::hash::HashMap;
 use crate::state::machine::{Answer, Body, body};
@@ -182,14 +184,14 @@ pub(super) fn sync(
 
 pub(super) fn synced(answer: &Answer) -> Result<SyncAnswer, Error> {
     let response = answer.decode::<SyncGroupResponse<'_>>()?;
-    let partitions = if response.error_code.is_none() {
+    let assigned = if response.error_code.is_none() {
         assignor::decode_assignment(response.assignment).map_err(|fault| {
             Error::new(ErrorKind::Protocol, "the assignment cannot be read").with_source(fault)
         })?
     } else {
-        Vec::new()
+        Assigned::default()
     };
-    Ok(SyncAnswer { error: response.error_code, partitions })
+    Ok(SyncAnswer { error: response.error_code, assigned })
 }
 
 pub(super) fn heartbeat(names: &GroupNames, identity: Identity) -> Box<dyn Body> {

@@ -1,18 +1,21 @@
 //! Who reads which partition: Kafka's strategies, which the leader of a classic group follows.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::record::TopicPartition;
 
+mod basis;
 mod sticky;
 #[cfg(test)]
 mod tests;
 mod wire;
 
+pub(crate) use basis::Basis;
 pub(crate) use wire::{
-    Subscription, decode_assignment, decode_subscription, encode_assignment, encode_subscription,
+    Assigned, Subscription, decode_assignment, decode_subscription, encode_assignment,
+    encode_subscription,
 };
 
 /// The kind of group on the wire.
@@ -63,16 +66,19 @@ impl Strategy {
     pub(crate) fn assign(self, members: &[Member], counts: &BTreeMap<Arc<str>, i32>) -> Vec<Share> {
         let mut ordered: Vec<&Member> = members.iter().collect();
         ordered.sort_by(|a, b| member_order(a, b));
-        match self {
+        let mut unsettled = BTreeSet::new();
+        let mut shares = match self {
             Self::Range => range(&ordered, counts),
             Self::RoundRobin => round_robin(&ordered, counts),
             Self::Sticky => sticky::assign(&ordered, counts),
             Self::CooperativeSticky => {
                 let mut shares = sticky::assign(&ordered, counts);
-                sticky::withhold_moving(&ordered, &mut shares);
+                unsettled = sticky::withhold_moving(&ordered, &mut shares);
                 shares
             }
-        }
+        };
+        tell_basis(&ordered, counts, &unsettled, &mut shares);
+        shares
     }
 }
 
@@ -93,10 +99,32 @@ pub(crate) struct Member {
 pub(crate) struct Share {
     pub(crate) member_id: String,
     pub(crate) topics: BTreeMap<Arc<str>, Vec<i32>>,
+    /// For a static member alone.
+    pub(crate) basis: Option<Basis>,
+}
+
+/// Notes by what the shares of static members were made; some give up what is still to be handed on.
+fn tell_basis(
+    members: &[&Member],
+    counts: &BTreeMap<Arc<str>, i32>,
+    unsettled: &BTreeSet<usize>,
+    shares: &mut [Share],
+) {
+    let basis = Basis::new(counts);
+    for (place, (member, share)) in members.iter().zip(shares).enumerate() {
+        debug_assert_eq!(member.id, share.member_id, "shares stand in the order of the members");
+        let is_static = member.instance_id.is_some();
+        let gives = unsettled.contains(&place);
+        share.basis = is_static.then(|| basis.of_member(&member.topics, gives));
+    }
 }
 
 fn no_shares(members: &[&Member]) -> Vec<Share> {
-    let share = |member: &&Member| Share { member_id: member.id.clone(), topics: BTreeMap::new() };
+    let share = |member: &&Member| Share {
+        member_id: member.id.clone(),
+        topics: BTreeMap::new(),
+        basis: None,
+    };
     members.iter().map(share).collect()
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ottla_protocol::ErrorCode;
 
-use super::assignor::{Member, NO_GENERATION, Share, Strategy};
+use super::assignor::{Basis, Member, NO_GENERATION, Share, Strategy};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::record::TopicPartition;
@@ -58,11 +58,26 @@ struct Kept {
     may_commit: bool,
 }
 
-/// The partition counts a leader shared out by.
+/// The topics that a leader watches.
 #[derive(Debug, Clone)]
 struct Led {
     topics: Vec<Arc<str>>,
+    /// How many partitions they had when it saw them last.
     counts: Option<BTreeMap<Arc<str>, i32>>,
+    /// By what the shares were made that it left as they were (KIP-814).
+    basis: Option<Basis>,
+}
+
+impl Led {
+    /// Whether the group is to share out anew.
+    fn is_changed(&self, counts: &BTreeMap<Arc<str>, i32>) -> bool {
+        match (&self.counts, self.basis) {
+            (Some(known), _) => known != counts,
+            (None, Some(basis)) => !basis.is_of_counts(counts),
+            // Another kind of client led under this name before: nobody knows by what it shared out.
+            (None, None) => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -135,6 +150,8 @@ pub(crate) struct Membership {
     /// What it was assigned last, sorted, and in which generation.
     assigned: Vec<TopicPartition>,
     assigned_in: i32,
+    /// It has come back under its instance id, and its first share may be one of before.
+    returned: bool,
     app: App,
     attempt: u32,
     events: VecDeque<MemberEvent>,
@@ -155,6 +172,7 @@ impl Membership {
             owned: Vec::new(),
             assigned: Vec::new(),
             assigned_in: NO_GENERATION,
+            returned: false,
             app: App::Busy { since: now },
             attempt: 0,
             events: VecDeque::new(),
@@ -225,9 +243,14 @@ impl Membership {
         matches!(self.stage, Stage::Parked)
     }
 
-    /// Whether the partition counts of the group's topics are waited for.
-    pub(crate) const fn is_leading(&self) -> bool {
-        matches!(self.stage, Stage::Leading { .. })
+    /// Whether the partition counts of the group's topics are waited for: to share out by, or to see
+    /// whether what was shared out before still holds.
+    pub(crate) const fn wants_counts(&self) -> bool {
+        match &self.stage {
+            Stage::Leading { .. } => true,
+            Stage::Stable { joined: Joined { led: Some(led), .. }, .. } => led.counts.is_none(),
+            _ => false,
+        }
     }
 
     /// The commit of `generation` was refused since the member is no longer known by it.
@@ -266,7 +289,7 @@ impl Membership {
             Stage::Stable { joined: Joined { led: Some(led), .. }, .. }
                 if self.release.is_none() =>
             {
-                let changed = led.counts.as_ref().is_some_and(|known| known != counts);
+                let changed = led.is_changed(counts);
                 led.counts = Some(counts.clone());
                 if changed {
                     self.make_way(now);

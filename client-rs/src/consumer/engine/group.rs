@@ -72,12 +72,12 @@ impl Engine {
 
     /// Tells the group's leader, if it is this member, how many partitions there are.
     pub(super) fn see_metadata(&mut self, cx: &mut Context<'_>) {
-        let leading = self.membership.is_leading();
-        if leading {
+        let waited_for = self.membership.wants_counts();
+        if waited_for {
             self.pin(cx);
         }
         let version = cx.metadata.cluster().version;
-        if self.cluster_seen == version && !leading {
+        if self.cluster_seen == version && !waited_for {
             return;
         }
         self.cluster_seen = version;
@@ -86,7 +86,7 @@ impl Engine {
         self.see_chosen(cx);
         let Some(led) = self.membership.led_topics() else { return };
         let cluster = cx.metadata.cluster();
-        if leading && led.iter().any(|topic| !cluster.topics.contains_key(topic)) {
+        if waited_for && led.iter().any(|topic| !cluster.topics.contains_key(topic)) {
             // Not all have been answered yet.
             return;
         }

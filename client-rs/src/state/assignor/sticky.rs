@@ -1,7 +1,7 @@
 //! Even shares that move as little as they can.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::{Member, NO_GENERATION, Share, no_shares, readers};
@@ -19,8 +19,9 @@ pub(super) fn assign(members: &[&Member], counts: &BTreeMap<Arc<str>, i32>) -> V
 }
 
 /// Takes out what another member still reads: it gives that up when it sees its share, and the
-/// rebalance that follows hands it on (KIP-429).
-pub(super) fn withhold_moving(members: &[&Member], shares: &mut [Share]) {
+/// rebalance that follows hands it on (KIP-429). The places of those that have to.
+pub(super) fn withhold_moving(members: &[&Member], shares: &mut [Share]) -> BTreeSet<usize> {
+    let mut giving = BTreeSet::new();
     let mut owners: HashMap<&TopicPartition, Vec<usize>> = HashMap::default();
     for (place, member) in members.iter().enumerate() {
         for partition in &member.owned {
@@ -31,11 +32,17 @@ pub(super) fn withhold_moving(members: &[&Member], shares: &mut [Share]) {
         for (topic, partitions) in &mut share.topics {
             partitions.retain(|&partition| {
                 let wanted = TopicPartition { topic: Arc::clone(topic), partition };
-                owners.get(&wanted).is_none_or(|owners| owners.contains(&place))
+                let Some(owners) = owners.get(&wanted) else { return true };
+                let keeps = owners.contains(&place);
+                if !keeps {
+                    giving.extend(owners);
+                }
+                keeps
             });
         }
         share.topics.retain(|_, partitions| !partitions.is_empty());
     }
+    giving
 }
 
 /// A topic that somebody reads.

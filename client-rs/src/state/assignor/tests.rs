@@ -160,11 +160,59 @@ fn subscriptions_and_assignments_come_back_as_they_were() {
     let share = Share {
         member_id: "m".into(),
         topics: [(Arc::from("a"), vec![0, 2]), (Arc::from("b"), vec![1])].into(),
+        basis: None,
     };
     let found = decode_assignment(&encode_assignment(&share).unwrap()).unwrap();
-    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    assert_eq!(found, ["a-0", "a-2", "b-1"]);
-    assert!(decode_assignment(&[]).unwrap().is_empty());
+    let partitions: Vec<String> = found.partitions.iter().map(ToString::to_string).collect();
+    assert_eq!((partitions, found.basis), (["a-0", "a-2", "b-1"].map(String::from).into(), None));
+    assert!(decode_assignment(&[]).unwrap().partitions.is_empty());
+}
+
+#[test]
+fn a_static_members_share_tells_by_what_it_was_made() {
+    let rows = [("a", 3), ("b", 1)];
+    let members = [member("m1", Some("one"), &["a", "b"]), member("m2", None, &["a"])];
+    let shares = Strategy::Range.assign(&members, &counts(&rows));
+    assert_eq!(shares[1].basis, None, "one without a name has no share to come back to");
+    let found = decode_assignment(&encode_assignment(&shares[0]).unwrap()).unwrap();
+    let basis = found.basis.unwrap();
+    assert!(!basis.is_unsettled());
+    assert!(basis.is_of_counts(&counts(&rows)));
+    for others in [&[("a", 3)][..], &[("a", 4), ("b", 1)], &[("a", 3), ("c", 1)]] {
+        assert!(!basis.is_of_counts(&counts(others)), "{others:?}");
+    }
+    assert!(basis.is_of_topics(&["b".into(), "a".into()]), "in whichever order they are named");
+    for others in [&["a"][..], &["ab"], &["a", "b", "c"], &["a", "c"]] {
+        let others: Vec<Arc<str>> = others.iter().map(|topic| Arc::from(*topic)).collect();
+        assert!(!basis.is_of_topics(&others), "{others:?}");
+    }
+}
+
+#[test]
+fn a_static_member_that_gives_up_what_another_waits_for_is_told_so() {
+    let owner = Member { instance_id: Some("one".into()), ..owning("m1", 1, &[0, 1]) };
+    let comes = Member { instance_id: Some("two".into()), ..owning("m2", NO_GENERATION, &[]) };
+    let shares = Strategy::CooperativeSticky.assign(&[owner, comes], &counts(&[("t", 2)]));
+    let unsettled = shares.iter().map(|share| share.basis.unwrap().is_unsettled());
+    assert_eq!(unsettled.collect::<Vec<_>>(), [true, false]);
+    let found = decode_assignment(&encode_assignment(&shares[0]).unwrap()).unwrap();
+    assert_eq!(found.basis, shares[0].basis);
+}
+
+#[test]
+fn what_other_clients_say_beside_a_share_is_passed_over() {
+    let basis = Basis::new(&counts(&[("t", 1)])).of_member(&["t".into()], true);
+    let share = Share { member_id: "m".into(), topics: BTreeMap::new(), basis: Some(basis) };
+    let bytes = encode_assignment(&share).unwrap();
+    assert_eq!(decode_assignment(&bytes).unwrap().basis, Some(basis));
+    let tag = bytes.windows(5).position(|tag| tag == b"ottla").unwrap();
+    let mut others = bytes.clone();
+    others[tag] = b'O';
+    assert_eq!(decode_assignment(&others).unwrap().basis, None, "another tag");
+    let mut longer = bytes;
+    longer[tag - 1] += 1;
+    longer.push(0);
+    assert_eq!(decode_assignment(&longer).unwrap().basis, None, "a form to come");
 }
 
 #[test]

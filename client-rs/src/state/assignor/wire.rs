@@ -7,7 +7,7 @@ use ottla_protocol::messages::consumer_protocol_subscription::TopicPartition as 
 use ottla_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use ottla_protocol::{DecodeError, EncodeError, Message, Reader, Writer};
 
-use super::{NO_GENERATION, Share, Strategy};
+use super::{Basis, NO_GENERATION, Share, Strategy};
 use crate::record::TopicPartition;
 
 /// Newest version of both schemas.
@@ -118,13 +118,23 @@ pub(crate) fn encode_assignment(share: &Share) -> Result<Vec<u8>, EncodeError> {
         .iter()
         .map(|(topic, partitions)| AssignedTopic { topic, partitions: partitions.clone() })
         .collect();
-    encode(&ConsumerProtocolAssignment { assigned_partitions, ..Default::default() })
+    let user_data = share.basis.map(Basis::to_bytes);
+    encode(&ConsumerProtocolAssignment { assigned_partitions, user_data: user_data.as_deref() })
 }
 
-/// The partitions in an assignment; no bytes are no partitions.
-pub(crate) fn decode_assignment(bytes: &[u8]) -> Result<Vec<TopicPartition>, DecodeError> {
+/// What a member reads in its share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Assigned {
+    /// Sorted.
+    pub(crate) partitions: Vec<TopicPartition>,
+    /// Nothing for a dynamic member, or from a leader of another kind.
+    pub(crate) basis: Option<Basis>,
+}
+
+/// The partitions in an assignment, and by what it was made; no bytes are no partitions.
+pub(crate) fn decode_assignment(bytes: &[u8]) -> Result<Assigned, DecodeError> {
     if bytes.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Assigned::default());
     }
     let message: ConsumerProtocolAssignment<'_> = decode(bytes)?;
     let assigned = message.assigned_partitions.iter();
@@ -132,7 +142,8 @@ pub(crate) fn decode_assignment(bytes: &[u8]) -> Result<Vec<TopicPartition>, Dec
         assigned.flat_map(|topic| partitions(topic.topic, &topic.partitions)).collect();
     found.sort();
     found.dedup();
-    Ok(found)
+    let basis = message.user_data.and_then(Basis::from_bytes);
+    Ok(Assigned { partitions: found, basis })
 }
 
 fn partitions(topic: &str, numbers: &[i32]) -> impl Iterator<Item = TopicPartition> {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::record::TopicPartition;
+use crate::state::assignor::{Assigned, Basis};
 use crate::state::token::Token;
 
 /// What to do about an error code.
@@ -92,6 +93,7 @@ impl Membership {
     fn joined(&mut self, answer: JoinAnswer, subscription: u32) {
         self.attempt = 0;
         self.events.push_back(MemberEvent::CoordinatorAlive);
+        self.returned |= self.config.instance_id.is_some() && self.member_id.is_empty();
         self.member_id.clone_from(&answer.identity.member_id);
         let leads = answer.leader == answer.identity.member_id;
         let led = leads.then(|| {
@@ -99,7 +101,7 @@ impl Membership {
                 answer.members.iter().flat_map(|member| member.topics.iter().cloned()).collect();
             topics.sort();
             topics.dedup();
-            Led { topics, counts: None }
+            Led { topics, counts: None, basis: None }
         });
         let joined =
             Joined { identity: answer.identity, strategy: answer.strategy, subscription, led };
@@ -142,9 +144,16 @@ impl Membership {
         }
     }
 
-    fn assigned(&mut self, joined: Joined, answer: SyncAnswer, now: Instant) {
+    fn assigned(&mut self, mut joined: Joined, answer: SyncAnswer, now: Instant) {
         let generation = joined.identity.generation;
-        let outdated = joined.subscription != self.subscription;
+        let Assigned { mut partitions, basis } = answer.assigned;
+        let outdated =
+            self.is_of_before(&partitions, basis) || joined.subscription != self.subscription;
+        // Unsubscribed from while it joined, or while it was away.
+        partitions.retain(|partition| self.topics.contains(&partition.topic));
+        if let Some(led) = &mut joined.led {
+            led.basis = basis;
+        }
         let kept = self.kept.take();
         self.attempt = 0;
         // The first beat may wait its interval: the sync itself was a sign of life.
@@ -156,13 +165,24 @@ impl Membership {
             return;
         }
         if self.is_cooperative() {
-            return self.assigned_beside(generation, answer.partitions, outdated, now);
+            return self.assigned_beside(generation, partitions, outdated, now);
         }
         let before = kept.and_then(|kept| kept.identity.generation.checked_add(1));
-        self.adopt(generation, answer.partitions, before == Some(generation));
+        self.adopt(generation, partitions, before == Some(generation));
         if outdated {
             self.begin_release(Which::All, Then::Rejoin, now);
         }
+    }
+
+    /// Whether a member that has come back was given the share of one that read other topics, or
+    /// that gave up what another waits for: the group must share out anew, and nobody else sees that.
+    fn is_of_before(&mut self, partitions: &[TopicPartition], basis: Option<Basis>) -> bool {
+        if !std::mem::take(&mut self.returned) {
+            return false;
+        }
+        let others = partitions.iter().any(|at| !self.topics.contains(&at.topic));
+        others
+            || basis.is_some_and(|basis| basis.is_unsettled() || !basis.is_of_topics(&self.topics))
     }
 
     /// An assignment beside what the member reads already. What is not in it any more is given up
@@ -170,12 +190,10 @@ impl Membership {
     fn assigned_beside(
         &mut self,
         generation: i32,
-        mut partitions: Vec<TopicPartition>,
+        partitions: Vec<TopicPartition>,
         outdated: bool,
         now: Instant,
     ) {
-        // Unsubscribed from while it joined.
-        partitions.retain(|partition| self.topics.contains(&partition.topic));
         let gone = |owned: &&TopicPartition| !partitions.contains(owned);
         let gone: Vec<TopicPartition> = self.owned.iter().filter(gone).cloned().collect();
         if !gone.is_empty() {

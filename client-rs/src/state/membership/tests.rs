@@ -1,9 +1,11 @@
 //! Tests of the machine, in virtual time.
 
 mod cooperative;
+mod returning;
 
 use super::*;
 use crate::error::{Error, ErrorKind};
+use crate::state::assignor::Assigned;
 use crate::state::backoff::Backoff;
 
 const BEAT: Duration = Duration::from_secs(3);
@@ -93,11 +95,11 @@ fn joined(error: ErrorCode, member_id: &str, generation: i32) -> JoinAnswer {
 
 fn synced(error: ErrorCode, partitions: &[i32]) -> SyncAnswer {
     let partitions = partitions.iter().map(|&index| TopicPartition::new("t", index)).collect();
-    SyncAnswer { error, partitions }
+    SyncAnswer { error, assigned: Assigned { partitions, basis: None } }
 }
 
 fn assigned(generation: i32, partitions: &[i32], follows: bool) -> MemberEvent {
-    let partitions = synced(ErrorCode::NONE, partitions).partitions;
+    let partitions = synced(ErrorCode::NONE, partitions).assigned.partitions;
     MemberEvent::Assigned { generation, partitions, follows }
 }
 
@@ -148,7 +150,7 @@ fn the_leader_shares_out_once_it_knows_the_partition_counts() {
     answer.members = vec![member("m1", &["t"]), member("m2", &["t", "u"])];
     one.member.handle_join(token, Ok(answer), one.now);
     assert_eq!(one.ask(), None);
-    assert!(one.member.is_leading());
+    assert!(one.member.wants_counts());
     assert_eq!(one.member.led_topics().unwrap(), [Arc::from("t"), Arc::from("u")]);
     let mut counts: BTreeMap<Arc<str>, i32> = [(Arc::from("t"), 3)].into();
     one.member.handle_counts(&counts, one.now);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ottla_protocol::ErrorCode;
 
 use crate::record::TopicPartition;
-use crate::state::assignor::{Member, NO_GENERATION, Share, Strategy};
+use crate::state::assignor::{Assigned, Member, NO_GENERATION, Share, Strategy};
 
 /// A question to the coordinator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) struct JoinAnswer {
 #[derive(Debug, Clone)]
 pub(crate) struct SyncAnswer {
     pub(crate) error: ErrorCode,
-    pub(crate) partitions: Vec<TopicPartition>,
+    pub(crate) assigned: Assigned,
 }
 
 /// What the member's owner must do.

@@ -164,7 +164,7 @@ fn members_of_different_topics_get_shares_that_no_move_makes_more_even() {
             let found = owners(&members, &Strategy::Sticky.assign(&members, &counts));
             let loads = loads(&members, &found);
             for from in 0..members.len() {
-                let mut reached = std::collections::BTreeSet::from([from]);
+                let mut reached = BTreeSet::from([from]);
                 let mut queue = vec![from];
                 while let Some(place) = queue.pop() {
                     for ((topic, _), _) in found.iter().filter(|(_, owner)| **owner == place) {

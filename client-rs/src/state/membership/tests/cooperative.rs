@@ -3,7 +3,7 @@
 use super::*;
 
 fn these(partitions: &[i32]) -> Which {
-    Which::These(synced(ErrorCode::NONE, partitions).partitions)
+    Which::These(synced(ErrorCode::NONE, partitions).assigned.partitions)
 }
 
 fn owned(ask: &MemberAsk) -> (Vec<i32>, i32) {

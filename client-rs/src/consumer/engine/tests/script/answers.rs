@@ -145,7 +145,7 @@ impl Script {
             return body(&SyncGroupResponse { error_code, ..Default::default() }, version);
         }
         let topics = [(Arc::from("t"), self.share.clone())].into();
-        let share = Share { member_id: "m".into(), topics };
+        let share = Share { member_id: "m".into(), topics, basis: None };
         let assignment = assignor::encode_assignment(&share).unwrap();
         let answer = SyncGroupResponse {
             protocol_type: Some("consumer"),
