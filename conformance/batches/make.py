@@ -2,13 +2,16 @@
 
 Each form is put together by hand from its description (Snappy's format, the framing of the Java
 library, RFC 1952, the frames of LZ4 and Zstandard), so that no codec's library has a say in it.
-Run it from anywhere: ``python3 conformance/batches/make.py``.
+Run it from anywhere: ``python3 conformance/batches/make.py``. With ``--check`` it only compares, and
+of what gzip packed what it unpacks to: one zlib writes other bytes than another.
 """
 
 import gzip
 import pathlib
 import random
 import struct
+import sys
+import zlib
 
 RECORDS = 12
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -180,10 +183,52 @@ def forms() -> dict[str, bytes]:
     }
 
 
+def unpacked(body: bytes) -> tuple[bytes, list[bytes]] | bytes:
+    """A gzip batch's header, without what depends on its packed bytes, and what its members hold.
+
+    The batch itself, if it is none or its checksum is wrong.
+    """
+    (length,), (crc,) = struct.unpack_from(">i", body, 8), struct.unpack_from(">I", body, 17)
+    codec = body[22] & 7
+    if codec != GZIP or length != len(body) - 12 or crc != crc32c(body[21:]):
+        return body
+    rest, members = body[61:], []
+    while rest:
+        member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            members.append(member.decompress(rest))
+        except zlib.error:
+            return body
+        if not member.eof:
+            return body
+        rest = member.unused_data
+    return body[:8] + body[12:17] + body[21:61], members
+
+
+def check(known: str) -> int:
+    """How many forms are not as the file has them, each named."""
+    rows = dict(line.split(" ", 1) for line in known.splitlines())
+    made = {name: unpacked(body) for name, body in forms().items()}
+    held = {name: unpacked(bytes.fromhex(row)) for name, row in rows.items()}
+    names = {**made, **held}
+    wrong = [name for name in names if made.get(name) != held.get(name)]
+    for name in wrong:
+        print(f"FAILED  {name} is not what make.py writes")
+    print(f"{len(names) - len(wrong)} passed, {len(wrong)} failed")
+    return len(wrong)
+
+
 def main() -> None:
-    """Writes the file anew."""
-    lines = [f"{name} {body.hex()}\n" for name, body in forms().items()]
-    pathlib.Path(__file__).with_name("batches.txt").write_text("".join(lines))
+    """Writes the file anew, or compares."""
+    file = pathlib.Path(__file__).with_name("batches.txt")
+    match sys.argv[1:]:
+        case []:
+            lines = [f"{name} {body.hex()}\n" for name, body in forms().items()]
+            file.write_text("".join(lines))
+        case ["--check"]:
+            sys.exit(1 if check(file.read_text()) else 0)
+        case _:
+            sys.exit("usage: make.py [--check]")
 
 
 main()

@@ -31,13 +31,15 @@ usage: cargo xtask COMMAND
 
   check                 format, lints, tidy, docs, generated files
   tidy                  the tree's own rules: imports, sizes, names
-  test [PART]           all tests, or those of one part: rust, sim, python, node, c,
-                        quickstart, demo, gallery (builds with a rule left out each,
-                        which a test must notice)
+  test [PART]           all tests, or those of one part: rust, loom, sim, python, node,
+                        c, quickstart, demo, gallery (builds with a rule left out
+                        each, which a test must notice)
   codegen [--check]     writes the generated files; --check only compares
   dist python|node|c    what a user installs, under target/dist
-  interop smoke         kcat and confluent-kafka on our broker, our client on Apache
-                        Kafka; or one of them: kcat, confluent, kafka
+  interop smoke         all that is held against others' software; or a part of it:
+                        kcat and confluent on our broker, kafka (our client on it),
+                        groups, codecs and tools on either broker, log (each other's
+                        folders), suite (our client's tests on Kafka), and those below
   interop spec          our definitions of messages against those in Kafka's jars
   interop vectors [--check]
                         samples of all messages by Kafka's own classes, written to
@@ -45,6 +47,9 @@ usage: cargo xtask COMMAND
   interop partitioners [--check]
                         where Kafka's own client, librdkafka and Sarama put keys,
                         written to conformance/partitioners; --check only compares
+  interop batches [--check]
+                        batches in each form in which others pack them, put together
+                        by hand and written to conformance/batches
   interop diff [--only NAME] [--against HOST:PORT]
                         the conversations of conformance/conversations with our
                         broker and with Apache Kafka, answers compared field by field
@@ -60,7 +65,7 @@ usage: cargo xtask COMMAND
                         takes hours (one by one: each value beside 100 B, 12 partitions,
                         no codec, acks=all): server=kafka,ottla client=ours,…
                         bytes=100,1024 partitions=1,12 codec=none,lz4 acks=1,all
-                        spread=turn,own runs=N seconds=N warm=N
+                        spread=turn,own runs=N seconds=N warm=N fill=N
   sim [--seeds N] [--seed N] [--verbose]
                         client and broker in simulated storms; a seed is a run
   ci                    all of it, with one total at the end";
@@ -111,6 +116,12 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         }
         ["interop", "partitioners", "--check"] => {
             interop::run(&workspace, &mut report, "partitioners")?;
+        }
+        ["interop", "batches"] => {
+            report.tests("interop batches", || interop::renew_batches(&workspace));
+        }
+        ["interop", "batches", "--check"] => {
+            interop::run(&workspace, &mut report, "batches")?;
         }
         ["interop", "diff", options @ ..] => interop::diff(&workspace, &mut report, options)?,
         ["interop", name] => interop::run(&workspace, &mut report, name)?,

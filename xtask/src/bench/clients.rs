@@ -42,7 +42,7 @@ pub(super) fn run(workspace: &Workspace, mode: &str, words: &[&str]) -> Done {
         let bench = Bench::start(workspace, &plan, &programs, &program)?;
         for row in rows {
             let measured = bench.measure(row)?;
-            report.add(row, measured);
+            report.add(row, measured)?;
         }
         bench.server.stop()?;
     }

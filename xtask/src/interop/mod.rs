@@ -1,5 +1,6 @@
 //! `cargo xtask interop`: our halves against software that nobody here wrote.
 
+mod batches;
 mod clients;
 mod codecs;
 mod confluent;
@@ -17,6 +18,7 @@ mod trimmed;
 mod vectors;
 mod wire;
 
+pub(crate) use batches::renew as renew_batches;
 pub(crate) use confluent::environment as confluent_environment;
 pub(crate) use kafka::Kafka;
 pub(crate) use ours::{OurBroker, Profile};
@@ -33,6 +35,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("spec", spec::against_kafka),
     ("vectors", vectors::check),
     ("partitioners", partitioners::check),
+    ("batches", batches::check),
     ("kcat", kcat::against_our_broker),
     ("confluent", confluent::against_our_broker),
     ("kafka", clients::against_kafka),

@@ -78,8 +78,8 @@ impl Plan {
             let said = words.first().and_then(|word| word.parse().ok());
             said.ok_or_else(|| Stop::Failed(format!("{name} wants a number")))
         };
-        let runs = number("runs", if quick { 3 } else { 5 })?;
-        let span = number("seconds", if quick { 2 } else { 10 })?;
+        let runs = some("runs", number("runs", if quick { 3 } else { 5 })?)?;
+        let span = some("seconds", number("seconds", if quick { 2 } else { 10 })?)?;
         let warm = number("warm", if quick { 1 } else { 2 })?;
         let fill = number("fill", if quick { 2 } else { 6 })?;
         let mut wanted = |name: &str| take(name).unwrap_or_else(|| values(name, mode).to_vec());
@@ -99,6 +99,11 @@ impl Plan {
         }
         if one_by_one {
             rows.retain(|row| row.steps_from_the_plain() <= 1);
+        }
+        if !rows.iter().any(|row| clients.iter().any(|client| client.can(row))) {
+            return Err(
+                "there is nothing to measure: none of the clients can do any of the rows".into()
+            );
         }
         let [span, warm, fill] =
             [span, warm, fill].map(|seconds| Duration::from_secs(u64::from(seconds)));
@@ -133,6 +138,11 @@ impl Plan {
         }
         total
     }
+}
+
+/// A number that must not be 0.
+fn some(name: &str, number: u32) -> Done<u32> {
+    if number > 0 { Ok(number) } else { Err(format!("{name} is 1 at least").into()) }
 }
 
 fn pairs<'a>(ones: &[&'a str], others: &[&'a str]) -> Vec<(&'a str, &'a str)> {
@@ -218,6 +228,16 @@ mod tests {
         ];
         assert_eq!(said(Mode::Produce), rows);
         assert_eq!(said(Mode::Consume).len(), 4);
+    }
+
+    #[test]
+    fn what_measures_nothing_is_refused() {
+        for word in ["runs=0", "seconds=0", "client=librdkafka-batch"] {
+            assert!(Plan::new(Mode::Consume, &[word]).is_err(), "{word}");
+        }
+        assert!(Plan::new(Mode::Latency, &["client=floor"]).is_err());
+        assert!(Plan::new(Mode::Produce, &["client=floor", "spread=own"]).is_err());
+        Plan::new(Mode::Produce, &["client=floor,ours", "spread=own", "warm=0"]).unwrap();
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Report {
     }
 
     /// Prints a row's table, and keeps its figures.
-    pub(super) fn add(&mut self, row: &Row, measured: Vec<Measured>) {
+    pub(super) fn add(&mut self, row: &Row, measured: Vec<Measured>) -> Done {
         println!("\n{row}\n");
         match self.mode {
             Mode::Latency => {
@@ -165,10 +165,7 @@ impl Report {
             }
         }
         for one in &measured {
-            match one.columns(self.mode) {
-                Ok(columns) => println!("| {} | {} |", one.name(), columns.join(" | ")),
-                Err(stop) => println!("| {} | {stop} |", one.name()),
-            }
+            println!("| {} | {} |", one.name(), one.columns(self.mode)?.join(" | "));
             let options = one.options.iter().map(|(name, value)| format!(" {name}={value}"));
             let line = format!("{}:{}", one.name(), options.collect::<String>());
             if !self.settings.contains(&line) {
@@ -177,6 +174,7 @@ impl Report {
         }
         let clients: Vec<Value> = measured.iter().map(Measured::json).collect();
         self.rows.push(json!({ "row": row.to_string(), "clients": clients }));
+        Ok(())
     }
 
     /// Prints the settings, and writes the figures if they are wanted.
