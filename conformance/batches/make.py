@@ -2,8 +2,8 @@
 
 Each form is put together by hand from its description (Snappy's format, the framing of the Java
 library, RFC 1952, the frames of LZ4 and Zstandard), so that no codec's library has a say in it.
-Run it from anywhere: ``python3 conformance/batches/make.py``. With ``--check`` it only compares, and
-of what gzip packed what it unpacks to: one zlib writes other bytes than another.
+Run it from anywhere: ``python3 conformance/batches/make.py``. With ``--check`` it only compares,
+and of what gzip packed what it unpacks to: one zlib writes other bytes than another.
 """
 
 import gzip
