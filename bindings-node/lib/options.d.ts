@@ -214,8 +214,9 @@ export interface ProducerOptions extends CommonOptions {
   /** The same as `batchSize`. */
   'batch.size'?: number
   /**
-   * Memory for records not yet delivered. When it is used up, send waits for up to max.block.ms.
-   * Default 67108864 bytes; from 32768 to 1099511627776.
+   * Memory for records not yet delivered, chunks of 16 KiB and more. It is a limit to the byte:
+   * when it is used up, send waits for up to max.block.ms. Only deliveries that are still to be
+   * told may pass it, which count too. Default 67108864 bytes; from 32768 to 1099511627776.
    */
   bufferMemory?: number
   /** The same as `bufferMemory`. */

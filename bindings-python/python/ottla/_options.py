@@ -133,8 +133,9 @@ class ProducerOptions(CommonOptions, total=False):
     #: 16384. Default 262144 bytes; from 0 to 2147483647.
     batch_size: int
 
-    #: Memory for records not yet delivered. When it is used up, send waits for up to max.block.ms.
-    #: Default 67108864 bytes; from 32768 to 1099511627776.
+    #: Memory for records not yet delivered, chunks of 16 KiB and more. It is a limit to the byte:
+    #: when it is used up, send waits for up to max.block.ms. Only deliveries that are still to be
+    #: told may pass it, which count too. Default 67108864 bytes; from 32768 to 1099511627776.
     buffer_memory: int
 
     #: Longest wait of a send for memory, and of its record for the topic to be known. Default 60000

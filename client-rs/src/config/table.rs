@@ -193,7 +193,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row(Producer, "batch.size", "batch_size", Bytes { min: 0, max: BYTES_MAX }, Some("262144"),
         "Largest batch before compression; a record larger than that travels alone. Kafka's default is 16384."),
     row(Producer, "buffer.memory", "buffer_memory", Bytes { min: 32_768, max: MEMORY_MAX }, Some("67108864"),
-        "Memory for records not yet delivered. When it is used up, send waits for up to max.block.ms."),
+        "Memory for records not yet delivered, chunks of 16 KiB and more. It is a limit to the byte: when it is used up, send waits for up to max.block.ms. Only deliveries that are still to be told may pass it, which count too."),
     row(Producer, "max.block.ms", "max_block", millis(0), Some("60000"),
         "Longest wait of a send for memory, and of its record for the topic to be known."),
     row(Producer, "delivery.timeout.ms", "delivery_timeout", millis(0), Some("120000"),

@@ -10,7 +10,7 @@ use crate::driver::clock;
 use crate::error::{Error, ErrorKind, Outcome};
 use crate::process::Process;
 use crate::state::accumulator::Accumulator;
-use crate::state::accumulator::memory::{Place, chunk_for};
+use crate::state::accumulator::memory::Place;
 use crate::state::parker::Sleeper;
 
 /// Bytes that a record takes beside its key, value and headers, at most.
@@ -36,7 +36,7 @@ impl Room {
         bytes: usize,
         max_block: Duration,
     ) -> Self {
-        let bytes = chunk_for(bytes.saturating_add(OVERHEAD));
+        let bytes = face.memory.chunk_for(bytes.saturating_add(OVERHEAD));
         Self { face, process, bytes, max_block, place: None, waits_since: None }
     }
 }

@@ -14,9 +14,6 @@ use super::world::{ADDRESS, World};
 
 /// After the world has healed, a record is stored within this.
 const PROGRESS: Duration = Duration::from_secs(30);
-/// A chunk for each partition, which records may take beyond the budget when their topic becomes
-/// known.
-const BEYOND: u64 = 4 * 16 * 1024;
 /// Each producer sends so many at least.
 const RECORDS_LEAST: u64 = 300;
 /// A close takes no longer than it may, and this.
@@ -129,7 +126,7 @@ impl Life {
 
     fn check_memory(&self) {
         let used = self.producer.stats().memory_used;
-        if used > self.plan.buffer + BEYOND {
+        if used > self.plan.buffer {
             self.world.finding(format!(
                 "producer {} holds {used} of {} bytes",
                 self.index, self.plan.buffer

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ottla_protocol::record::{BatchError, BatchSpan, HEADER_LEN, NewRecord};
 
-use super::memory::{CHUNK_MIN, Chunk, Memory, chunk_for};
+use super::memory::{CHUNK_MIN, Chunk, Memory};
 use crate::record::{Header, Record};
 use crate::state::completion::{Completion, Times};
 
@@ -53,28 +53,21 @@ pub(crate) struct Room<'a> {
 pub(crate) enum Manners {
     /// It stands behind those who wait.
     Queue,
-    /// It passes the budget for a moment, since other memory is given up for it.
-    Force,
+    /// It takes what was granted, and nothing else.
+    Granted,
 }
 
 impl Room<'_> {
     /// A chunk for `least` bytes, of `wanted` if there is so much; else what there is no room for.
     pub(crate) fn chunk_of(&mut self, least: usize, wanted: usize) -> Result<Chunk, usize> {
-        let len = least;
-        let least = chunk_for(len);
         if let Some(granted) = self.granted.take_if(|chunk| chunk.data.capacity() >= least) {
             return Ok(granted);
         }
-        match self.manners {
-            // A batch that may not grow takes no more than it may hold: there can be one a record.
-            Manners::Force if self.batch_bytes < CHUNK_MIN => {
-                return Ok(self.memory.force_chunk(len.max(self.batch_bytes)));
-            }
-            Manners::Force => return Ok(self.memory.force_chunk(least)),
-            Manners::Queue if self.memory.is_awaited() => return Err(least),
-            Manners::Queue => {}
+        let least = self.memory.chunk_for(least);
+        if self.manners == Manners::Granted || self.memory.is_awaited() {
+            return Err(least);
         }
-        let wanted = chunk_for(wanted).max(least);
+        let wanted = self.memory.chunk_for(wanted).max(least);
         let found = self
             .memory
             .try_chunk(wanted)

@@ -1,20 +1,15 @@
 //! What the sending machine does with the face: it takes batches, and makes topics known.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use ottla_protocol::Reader;
-
-use super::batch::Manners;
+use super::Accumulator;
 use super::slot::Slot;
-use super::staging::{self, Staged, StagedRecord};
+use super::staging::StagedChunk;
 use super::topics::{TopicFace, Topics};
-use super::{Accumulator, AppendError};
-use crate::error::{Error, ErrorKind, Outcome};
-use crate::record::Record;
-use crate::state::completion::{Completion, Forward, Outcome as Ending};
+use crate::error::{Error, Outcome};
+use crate::state::completion::Outcome as Ending;
 use crate::state::guard::lock;
 
 impl Accumulator {
@@ -65,70 +60,6 @@ impl Accumulator {
         drop(staging);
     }
 
-    fn unstage(&self, topic: &TopicFace, staged: Staged) {
-        let Staged { completion, mut chunks, opened_at, .. } = staged;
-        let mut forward = Forward::default();
-        let observed = !completion.is_unobserved(1);
-        while let Some(chunk) = chunks.pop_front() {
-            let mut headers = Vec::new();
-            let mut reader = Reader::new(&chunk.data);
-            while let Ok(StagedRecord { partition, timestamp, key, value }) =
-                staging::read(&mut reader, &mut headers)
-            {
-                let record = Record {
-                    topic: &topic.name,
-                    partition,
-                    key,
-                    value,
-                    headers: &headers,
-                    timestamp: Some(timestamp),
-                };
-                let (target, index) = self.place(topic, &record, opened_at, observed);
-                forward.push(&target, index);
-            }
-            debug_assert_eq!(reader.remaining(), 0, "what was staged can be read");
-        }
-        self.wakes(completion.resolve(Ending::Forwarded(forward)));
-    }
-
-    /// Puts a staged record into its batch, or into none, with the reason.
-    fn place(
-        &self,
-        topic: &TopicFace,
-        record: &Record<'_>,
-        opened_at: Instant,
-        observed: bool,
-    ) -> (Arc<Completion>, u32) {
-        let mut token = None;
-        // The staged chunk is given up next, so the budget is passed for a moment at most.
-        let mut nothing = None;
-        let mut room = self.room(&mut nothing, Manners::Force);
-        let keep = &mut |batch: &Arc<Completion>, index| token = Some((Arc::clone(batch), index));
-        let timed = (record, record.timestamp.unwrap_or(-1));
-        // A partitioner of the program's own runs here on the client's thread, which must go on.
-        let placing =
-            AssertUnwindSafe(|| self.append_timed(topic, timed, &mut room, &|| opened_at, keep));
-        let result = catch_unwind(placing).unwrap_or_else(|_| {
-            let text = "the program's partitioner panicked";
-            let error = Error::new(ErrorKind::InvalidPartition, text).with_topic(&topic.name);
-            Err(AppendError::Failed(error.with_outcome(Outcome::NotSent)))
-        });
-        token.unwrap_or_else(|| {
-            let error = match result {
-                Err(AppendError::Failed(error)) => error,
-                Err(AppendError::Memory(_)) | Ok(()) => self.refusal(),
-            };
-            let bytes = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-            self.counters.note_failed(1, bytes, error.outcome());
-            if !observed {
-                self.report(1, &error);
-            }
-            let lost = Completion::new(self.take_id(), &topic.name, record.partition.unwrap_or(-1));
-            lost.resolve(Ending::Failed(error));
-            (lost, 0)
-        })
-    }
-
     /// Ends a topic's staged records.
     pub(crate) fn fail_staged(&self, topic: &str, error: &Error) {
         let mut staging = lock(&self.staging);
@@ -138,7 +69,7 @@ impl Accumulator {
         if let Some(staged) = staged {
             let error = &error.clone().with_outcome(Outcome::NotSent);
             let count = u64::from(staged.count());
-            let bytes = staged.chunks.iter().map(|chunk| chunk.data.len()).sum();
+            let bytes = staged.chunks.iter().map(StagedChunk::len).sum();
             staged.completion.weigh(&self.memory, bytes, count);
             self.counters.note_failed(count, bytes, error.outcome());
             if staged.completion.is_unobserved(1) {

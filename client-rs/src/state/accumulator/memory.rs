@@ -19,7 +19,9 @@ const CLASSES: usize = 7;
 /// `buffer.memory`: what is charged, who waits for room, and chunks that wait for their next use.
 ///
 /// It counts the capacity of chunks and not the bytes of records, so that the memory really taken
-/// stays within it.
+/// stays within it. Only what waits to be told ([`Memory::charge`]) may pass it. What is written
+/// anew, when its topic becomes known, compressed or in halves, takes over what it was charged for
+/// before; the form before is held uncharged for that moment.
 pub(crate) struct Memory {
     total: usize,
     used: AtomicUsize,
@@ -54,8 +56,21 @@ struct Pool {
     bytes: usize,
 }
 
-/// The capacity of a chunk for so many bytes.
-pub(crate) fn chunk_for(bytes: usize) -> usize {
+impl Pool {
+    /// Lets kept chunks go, the largest first, until so many bytes are left at most.
+    fn trim(&mut self, most: usize) {
+        for free in self.free.iter_mut().rev() {
+            while self.bytes > most
+                && let Some(data) = free.pop()
+            {
+                self.bytes -= data.capacity();
+            }
+        }
+    }
+}
+
+/// The capacity of a chunk for so many bytes, in a budget without end.
+fn chunk_for(bytes: usize) -> usize {
     if bytes > CHUNK_MAX { bytes } else { bytes.max(CHUNK_MIN).next_power_of_two() }
 }
 
@@ -93,6 +108,11 @@ impl Memory {
     /// Whether somebody waits for room.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// The capacity of a chunk for so many bytes: no more than there is in all, if that is enough.
+    pub(crate) fn chunk_for(&self, bytes: usize) -> usize {
+        chunk_for(bytes).min(self.total.max(bytes))
     }
 
     fn try_charge(&self, bytes: usize) -> bool {
@@ -143,45 +163,44 @@ impl Memory {
         self.try_charge(capacity).then(|| self.chunk(capacity))
     }
 
-    /// A chunk that goes beyond the budget for a moment: other chunks are given up for it.
-    pub(crate) fn force_chunk(self: &Arc<Self>, capacity: usize) -> Chunk {
-        self.used.fetch_add(capacity, Ordering::Relaxed);
-        self.chunk(capacity)
+    /// A chunk that is charged nothing yet: it takes over what others were charged for, which are
+    /// given up for it.
+    pub(crate) fn uncharged(self: &Arc<Self>, data: Vec<u8>) -> Chunk {
+        Chunk { data, charged: AtomicUsize::new(0), memory: Arc::clone(self) }
     }
 
-    /// A chunk of bytes that were made elsewhere, charged as by [`Memory::force_chunk`].
-    pub(crate) fn adopt(self: &Arc<Self>, data: Vec<u8>) -> Chunk {
-        let charged = data.capacity();
-        self.used.fetch_add(charged, Ordering::Relaxed);
-        Chunk { data, charged, memory: Arc::clone(self) }
-    }
-
-    /// Bytes that are counted though no chunk has them: they may pass the budget.
+    /// Bytes that are counted though no chunk has them. They may pass the budget: what has ended
+    /// cannot be refused, and keeps further records out until it is told.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         Charge { bytes, memory: Arc::clone(self), process: Process::current() }
     }
 
-    /// A buffer from the pool that is not charged: for [`Memory::adopt`].
+    /// A buffer from the pool that is not charged: for [`Memory::uncharged`].
     pub(crate) fn buffer(&self, capacity: usize) -> Vec<u8> {
-        let pooled = class_of(capacity).and_then(|class| {
-            let mut pool = lock(&self.pool);
-            let data = pool.free.get_mut(class)?.pop()?;
+        let mut pool = lock(&self.pool);
+        let free = class_of(capacity).and_then(|class| pool.free.get_mut(class));
+        if let Some(data) = free.and_then(Vec::pop) {
             pool.bytes -= capacity;
-            Some(data)
-        });
-        pooled.unwrap_or_else(|| Vec::with_capacity(capacity))
+            return data;
+        }
+        // What is kept is within the budget too.
+        pool.trim(self.total.saturating_sub(self.used.load(Ordering::Relaxed)));
+        drop(pool);
+        Vec::with_capacity(capacity)
     }
 
     fn chunk(self: &Arc<Self>, charged: usize) -> Chunk {
-        Chunk { data: self.buffer(charged), charged, memory: Arc::clone(self) }
+        let data = self.buffer(charged);
+        Chunk { data, charged: AtomicUsize::new(charged), memory: Arc::clone(self) }
     }
 
     fn give_back(&self, mut data: Vec<u8>, charged: usize) {
         if let Some(class) = class_of(data.capacity()) {
             data.clear();
             let mut pool = lock(&self.pool);
-            if pool.bytes + data.capacity() <= self.total
+            let used = self.used.load(Ordering::Relaxed).saturating_sub(charged);
+            if pool.bytes + data.capacity() + used <= self.total
                 && let Some(free) = pool.free.get_mut(class)
             {
                 let capacity = data.capacity();
@@ -298,7 +317,7 @@ impl fmt::Debug for Memory {
 pub(crate) struct Chunk {
     /// What it holds. Its capacity is the chunk's; it must not grow beyond.
     pub(crate) data: Vec<u8>,
-    charged: usize,
+    charged: AtomicUsize,
     memory: Arc<Memory>,
 }
 
@@ -310,8 +329,25 @@ impl Chunk {
     }
 
     /// Bytes charged for it.
-    pub(crate) const fn charged(&self) -> usize {
-        self.charged
+    pub(crate) fn charged(&self) -> usize {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// Takes over what another chunk is charged for, up to so many bytes; how many that are. The
+    /// other one is to be given up.
+    pub(crate) fn take_charge(&self, from: &Self, most: usize) -> usize {
+        let bytes = from.charged().min(most);
+        from.charged.fetch_sub(bytes, Ordering::Relaxed);
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// A new chunk for so many bytes, charged for as a part of this one, which is to be given up.
+    pub(crate) fn part(&self, bytes: usize) -> Self {
+        let part = self.memory.uncharged(self.memory.buffer(bytes));
+        let taken = part.take_charge(self, part.data.capacity());
+        debug_assert_eq!(taken, part.data.capacity(), "the parts are not more than the whole");
+        part
     }
 }
 
@@ -340,7 +376,33 @@ impl AsRef<[u8]> for Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        self.memory.give_back(std::mem::take(&mut self.data), self.charged);
+        self.memory.give_back(std::mem::take(&mut self.data), self.charged());
+    }
+}
+
+/// A chunk that is written into no more, shared with those who send it.
+#[derive(Debug, Clone)]
+pub(crate) struct Written(Arc<Chunk>);
+
+impl Written {
+    pub(crate) fn new(chunk: Chunk) -> Self {
+        Self(Arc::new(chunk))
+    }
+
+    /// Bytes charged for it.
+    pub(crate) fn charged(&self) -> usize {
+        self.0.charged()
+    }
+
+    /// What a chunk that takes this one's place is charged for: so many bytes of its charge, at most.
+    pub(crate) fn hand_on(&self, to: &Chunk, most: usize) -> usize {
+        to.take_charge(&self.0, most)
+    }
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.data
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod memory;
 pub(crate) mod slot;
 pub(crate) mod staging;
 pub(crate) mod topics;
+mod unstage;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

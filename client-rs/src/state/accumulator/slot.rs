@@ -103,6 +103,11 @@ impl Slot {
         self.away.store(away, Ordering::Relaxed);
     }
 
+    /// Bytes of the records in the open batch; 0 without one.
+    pub(crate) fn open_len(&self) -> usize {
+        lock(&self.inner).open.as_ref().map_or(0, |open| open.body_len)
+    }
+
     /// Whether there is a batch that records are written into.
     pub(crate) fn has_open(&self) -> bool {
         lock(&self.inner).open.is_some()

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ottla_protocol::{DecodeError, Reader, Writer};
 
-use super::batch::Room;
+use super::batch::{Room, record_len_max};
 use super::memory::{CHUNK_MIN, Chunk};
 use crate::record::{Header, Record};
 use crate::state::completion::Completion;
@@ -16,10 +16,26 @@ use crate::state::hash::HashMap;
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) completion: Arc<Completion>,
-    pub(crate) chunks: VecDeque<Chunk>,
+    pub(crate) chunks: VecDeque<StagedChunk>,
     count: u32,
     /// When the first one came: `max.block.ms` counts from here.
     pub(crate) opened_at: Instant,
+}
+
+/// Some of them.
+#[derive(Debug)]
+pub(crate) struct StagedChunk {
+    pub(crate) chunk: Chunk,
+    /// Bytes that they take in batches, at most. The chunk has room for that, so that what it is
+    /// charged for is enough for them wherever they go; their form here never takes more.
+    needed: usize,
+}
+
+impl StagedChunk {
+    /// Bytes of its records.
+    pub(crate) const fn len(&self) -> usize {
+        self.chunk.data.len()
+    }
 }
 
 /// The staged records of all topics.
@@ -41,18 +57,22 @@ impl Staged {
         timestamp: i64,
         room: &mut Room<'_>,
     ) -> Result<u32, usize> {
-        let len = staged_len(record);
-        if self.chunks.back().is_none_or(|last| last.room() < len) {
-            let all: usize = self.chunks.iter().map(Chunk::charged).sum();
+        let len = record_len_max(record).unwrap_or(usize::MAX);
+        let fits = |last: &StagedChunk| last.chunk.data.capacity() - last.needed >= len;
+        if !self.chunks.back().is_some_and(fits) {
+            let all: usize = self.chunks.iter().map(|staged| staged.chunk.charged()).sum();
             let rest = room.batch_bytes.max(CHUNK_MIN);
             let chunk = room.chunk_of(len, all.min(rest))?;
-            self.chunks.push_back(chunk);
+            self.chunks.push_back(StagedChunk { chunk, needed: 0 });
         }
-        if let Some(chunk) = self.chunks.back_mut() {
+        if let Some(StagedChunk { chunk, needed }) = self.chunks.back_mut() {
+            *needed += len;
+            let capacity = chunk.data.capacity();
             let mut writer = Writer::from_vec(std::mem::take(&mut chunk.data));
             write(record, timestamp, &mut writer);
             chunk.data = writer.into_bytes();
-            debug_assert!(chunk.data.capacity() <= chunk.charged().max(len), "no growth");
+            debug_assert!(chunk.data.len() <= *needed, "no longer than in a batch");
+            debug_assert_eq!(chunk.data.capacity(), capacity, "no growth");
         }
         let index = self.count;
         self.count += 1;
@@ -65,24 +85,13 @@ impl Staged {
     }
 }
 
-const FIXED_LEN: usize = 4 + 8 + 4 + 4 + 4;
-
-fn staged_len(record: &Record<'_>) -> usize {
-    let headers: usize = record
-        .headers
-        .iter()
-        .map(|header| 8 + header.key.len() + header.value.map_or(0, <[u8]>::len))
-        .sum();
-    FIXED_LEN + record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers
-}
-
 /// A form of our own: the lengths are checked when the record comes in, so nothing is cut.
 fn write(record: &Record<'_>, timestamp: i64, w: &mut Writer) {
     w.i32(record.partition.unwrap_or(-1));
     w.i64(timestamp);
     write_bytes(record.key, w);
     write_bytes(record.value, w);
-    w.i32(i32::try_from(record.headers.len()).unwrap_or(i32::MAX));
+    w.varint(i32::try_from(record.headers.len()).unwrap_or(i32::MAX));
     for header in record.headers {
         write_bytes(Some(header.key.as_bytes()), w);
         write_bytes(header.value, w);
@@ -90,8 +99,13 @@ fn write(record: &Record<'_>, timestamp: i64, w: &mut Writer) {
 }
 
 fn write_bytes(bytes: Option<&[u8]>, w: &mut Writer) {
-    w.i32(bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX)));
+    w.varint(bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX)));
     w.raw(bytes.unwrap_or_default());
+}
+
+fn read_bytes<'a>(r: &mut Reader<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
+    let len = r.varint()?;
+    usize::try_from(len).ok().map(|len| r.take(len)).transpose()
 }
 
 /// A staged record without its headers.
@@ -110,12 +124,12 @@ pub(crate) fn read<'a>(
 ) -> Result<StagedRecord<'a>, DecodeError> {
     let partition = Some(r.i32()?).filter(|&partition| partition >= 0);
     let timestamp = r.i64()?;
-    let key = r.nullable_bytes()?;
-    let value = r.nullable_bytes()?;
+    let key = read_bytes(r)?;
+    let value = read_bytes(r)?;
     headers.clear();
-    for _ in 0..r.i32()? {
-        let key = r.bytes()?;
-        let value = r.nullable_bytes()?;
+    for _ in 0..r.varint()? {
+        let key = read_bytes(r)?.unwrap_or_default();
+        let value = read_bytes(r)?;
         // It was text when it came.
         headers.push(Header { key: std::str::from_utf8(key).unwrap_or_default(), value });
     }
@@ -154,8 +168,8 @@ mod tests {
         assert_eq!(staged.chunks.len(), 2);
         let mut found = Vec::new();
         let mut seen_headers = Vec::new();
-        for chunk in &staged.chunks {
-            let mut reader = Reader::new(&chunk.data);
+        for staged in &staged.chunks {
+            let mut reader = Reader::new(&staged.chunk.data);
             while reader.remaining() > 0 {
                 let mut headers = Vec::new();
                 found.push(read(&mut reader, &mut headers).unwrap());

@@ -12,7 +12,7 @@ use ottla_protocol::record::{
 use crate::error::{Error, Outcome};
 use crate::record::{Header, Record};
 use crate::state::accumulator::batch::{Manners, OpenBatch, Refusal, Room};
-use crate::state::accumulator::memory::Memory;
+use crate::state::accumulator::memory::{Memory, Written};
 use crate::state::completion::{Completion, Forward, Times};
 
 /// Who writes a batch, and the sequence of its first record.
@@ -56,6 +56,8 @@ pub(crate) struct Batch {
     pub(crate) opened_at: Instant,
     /// The records as they are sent.
     body: Vec<Bytes>,
+    /// The memory that these are in.
+    chunks: Vec<Written>,
     body_len: usize,
     body_crc: u32,
     codec: Codec,
@@ -77,12 +79,14 @@ impl Batch {
     /// Takes over what was written.
     pub(crate) fn new(open: OpenBatch) -> Self {
         let body_crc = crc::of_chain(open.slices());
+        let chunks: Vec<Written> = open.chunks.into_iter().map(Written::new).collect();
         Self {
             completion: open.completion,
             span: open.span,
             times: open.times,
             opened_at: open.opened_at,
-            body: open.chunks.into_iter().map(Bytes::from_owner).collect(),
+            body: chunks.iter().cloned().map(Bytes::from_owner).collect(),
+            chunks,
             body_len: open.body_len,
             body_crc,
             codec: Codec::default(),
@@ -120,12 +124,31 @@ impl Batch {
         self.body.clone()
     }
 
-    /// Replaces the records by their compressed form.
-    pub(crate) fn pack(&mut self, packed: Vec<u8>, codec: Codec, memory: &Arc<Memory>) {
+    /// Bytes that its memory is charged for.
+    pub(crate) fn charged(&self) -> usize {
+        self.chunks.iter().map(Written::charged).sum()
+    }
+
+    /// Replaces the records by their compressed form, in the memory that they were charged for. One
+    /// that would take more is of no use: then they stay as they are.
+    pub(crate) fn pack(&mut self, mut packed: Vec<u8>, codec: Codec, memory: &Arc<Memory>) {
+        let charged = self.charged();
+        if packed.len() > charged {
+            return;
+        }
+        packed.shrink_to(charged);
+        // Enough to be written anew as it was, should it have to be parted.
+        let mut left = packed.capacity().max(self.raw_len);
         self.body_len = packed.len();
         self.body_crc = crc::of(&packed);
         self.codec = codec;
-        self.body = vec![Bytes::from_owner(memory.adopt(packed))];
+        let chunk = memory.uncharged(packed);
+        for old in self.chunks.drain(..) {
+            left -= old.hand_on(&chunk, left);
+        }
+        let chunk = Written::new(chunk);
+        self.body = vec![Bytes::from_owner(chunk.clone())];
+        self.chunks = vec![chunk];
     }
 
     /// Makes the header, for a batch with or without a sequence.
@@ -160,6 +183,7 @@ impl Batch {
     /// Lets the records go; what is still being written keeps them until it is.
     pub(crate) fn forget_records(&mut self) {
         self.body.clear();
+        self.chunks.clear();
     }
 
     /// What may have become of its records, if it ends without being stored.
@@ -195,6 +219,8 @@ impl Batch {
         let first = self.records() / 2;
         let mut forward = Forward::default();
         let mut half = |count: i32| {
+            // What the whole is charged for is handed on to the halves.
+            let granted = &mut Some(memory.uncharged(Vec::with_capacity(self.raw_len)));
             let completion =
                 Completion::new(next_id(), self.completion.topic(), self.completion.partition());
             let mut open = None;
@@ -214,22 +240,25 @@ impl Batch {
                     timestamp: Some(record.timestamp),
                 };
                 let open = open.get_or_insert_with(|| {
-                    OpenBatch::new(Arc::clone(&completion), record.timestamp, self.opened_at)
+                    // Times count from where they did, so that none grows longer.
+                    let (completion, base) = (Arc::clone(&completion), self.span.base_timestamp);
+                    let mut open = OpenBatch::new(completion, base, self.opened_at);
+                    open.span.max_timestamp = record.timestamp;
+                    open
                 });
-                // The whole batch's memory is given back next.
-                let mut room = Room {
-                    memory,
-                    batch_bytes: usize::MAX,
-                    granted: &mut None,
-                    manners: Manners::Force,
-                };
+                let manners = Manners::Granted;
+                let mut room = Room { memory, batch_bytes: usize::MAX, granted, manners };
                 let index: Result<u32, Refusal> = open.append(&again, record.timestamp, &mut room);
                 forward.push(&completion, index.ok()?);
             }
-            self.half(open?, memory)
+            open
         };
         let left = half(first)?;
         let right = half(self.records() - first)?;
+        let spare = self.charged().checked_sub(left.body_len + right.body_len)?;
+        let share = left.body_len + spare / 2;
+        let left = self.half(left, share, memory)?;
+        let right = self.half(right, usize::MAX, memory)?;
         let mut halves = [left, right];
         if let Some(sequence) = self.sequence {
             let [left, right] = &mut halves;
@@ -240,9 +269,15 @@ impl Batch {
         Some((halves, forward))
     }
 
-    /// A half of this batch, compressed as this one is.
-    fn half(&self, open: OpenBatch, memory: &Arc<Memory>) -> Option<Self> {
+    /// A half of this batch, compressed as this one is, that gets so much at most of its charge.
+    fn half(&self, mut open: OpenBatch, mut share: usize, memory: &Arc<Memory>) -> Option<Self> {
+        let chunk = open.chunks.first_mut()?;
+        chunk.data.shrink_to_fit();
+        for whole in &self.chunks {
+            share -= whole.hand_on(chunk, share);
+        }
         let mut half = Self::new(open);
+        debug_assert!(half.raw_len <= half.charged(), "it is shorter than the whole was");
         if self.codec.compression() != Compression::None {
             let mut packed = memory.buffer(half.raw_len);
             self.codec.compress(half.body.iter().map(AsRef::as_ref), &mut packed).ok()?;
@@ -251,5 +286,108 @@ impl Batch {
         half.attempts = self.attempts;
         half.last_error.clone_from(&self.last_error);
         Some(half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests start their virtual time somewhere")]
+
+    use super::*;
+    use crate::state::accumulator::memory::CHUNK_MIN;
+
+    /// A batch of these records, in a budget of two chunks.
+    fn batch(records: &[(&[u8], i64)]) -> (Batch, Arc<Memory>) {
+        let memory = Memory::new(2 * CHUNK_MIN);
+        let completion = Completion::new(1, &"t".into(), 0);
+        let first = records.first().map_or(0, |&(_, timestamp)| timestamp);
+        let mut open = OpenBatch::new(completion, first, Instant::now());
+        let (granted, manners) = (&mut None, Manners::Queue);
+        let mut room = Room { memory: &memory, batch_bytes: usize::MAX, granted, manners };
+        for (value, timestamp) in records {
+            open.append(&Record::to("t").value(value), *timestamp, &mut room).unwrap();
+        }
+        (Batch::new(open), memory)
+    }
+
+    /// Bytes that no codec makes shorter.
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    fn pack(batch: &mut Batch, memory: &Arc<Memory>) {
+        let codec = Codec::new(Compression::Lz4);
+        let mut packed = Vec::new();
+        codec.compress(batch.body().iter().map(AsRef::as_ref), &mut packed).unwrap();
+        batch.pack(packed, codec, memory);
+    }
+
+    fn values(batch: &Batch) -> Vec<(Vec<u8>, i64)> {
+        let header = BatchHeader::parse(&batch.header).unwrap();
+        let body = batch.body.concat();
+        let plain = batch.codec.compression().decompress(&body, batch.raw_len).unwrap();
+        let records = RecordIter::new(&header, &plain).map(Result::unwrap);
+        records.map(|record| (record.value.unwrap().to_vec(), record.timestamp)).collect()
+    }
+
+    #[test]
+    fn compressed_records_take_over_what_they_were_charged_for_and_give_the_rest_back() {
+        let value = vec![7; 10_000];
+        let (mut batch, memory) = batch(&[(&value, 1), (&value, 1)]);
+        assert_eq!(memory.used(), 2 * CHUNK_MIN);
+        pack(&mut batch, &memory);
+        assert_eq!(batch.codec.compression(), Compression::Lz4);
+        assert!((20_000..21_000).contains(&memory.used()), "{}", memory.used());
+        drop(batch);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn records_that_compression_makes_larger_than_their_memory_stay_as_they_are() {
+        let value = noise(CHUNK_MIN - 15);
+        let (mut batch, memory) = batch(&[(&value, 1)]);
+        assert!(batch.len() > CHUNK_MIN, "the chunk is full");
+        pack(&mut batch, &memory);
+        assert_eq!((batch.codec.compression(), memory.used()), (Compression::None, CHUNK_MIN));
+        batch.seal(None).unwrap();
+        assert_eq!(values(&batch), [(value, 1)]);
+    }
+
+    /// However often they are parted, and however far apart their times are.
+    #[test]
+    fn halves_take_over_what_the_whole_was_charged_for() {
+        let noise = noise(3000);
+        for packed in [false, true] {
+            let sent: Vec<(&[u8], i64)> =
+                (0..10).map(|n| (&noise[n * 9..], [5, i64::MAX, i64::MIN][n % 3])).collect();
+            let (mut whole, memory) = batch(&sent);
+            if packed {
+                pack(&mut whole, &memory);
+            }
+            whole.seal(None).unwrap();
+            let before = memory.used();
+            let (mut parts, mut found) = (vec![whole], Vec::new());
+            while let Some(mut part) = parts.pop() {
+                if part.header.is_empty() {
+                    part.seal(None).unwrap();
+                }
+                if let Some((halves, _)) = part.split(&memory, || 1) {
+                    parts.extend(halves.into_iter().rev());
+                } else {
+                    let max = part.span.max_timestamp;
+                    found.extend(values(&part));
+                    assert_eq!(found.last().map(|&(_, timestamp)| timestamp), Some(max));
+                }
+                assert!(memory.used() <= before, "{} after {before}", memory.used());
+            }
+            let sent: Vec<_> = sent.iter().map(|&(value, at)| (value.to_vec(), at)).collect();
+            assert_eq!(found, sent);
+            assert_eq!(memory.used(), 0);
+        }
     }
 }

@@ -195,7 +195,8 @@ impl Sender {
     /// Compresses a batch, elsewhere if that takes long.
     fn pack(&mut self, batch: &mut Batch, key: usize, cx: &mut Context<'_>) {
         let (codec, body) = (self.config.codec, batch.body());
-        let mut packed = self.face.memory.buffer(batch.raw_len().next_power_of_two());
+        let most = batch.raw_len().next_power_of_two().min(batch.charged());
+        let mut packed = self.face.memory.buffer(most);
         let compress = move || -> Option<Vec<u8>> {
             codec.compress(body.iter().map(Bytes::as_ref), &mut packed).ok()?;
             Some(packed)

@@ -150,3 +150,33 @@ fn in_a_child_of_a_fork_a_place_in_the_line_is_left_as_it_is() {
     drop(parents);
     assert!(!memory.is_awaited());
 }
+
+#[test]
+fn chunks_that_are_kept_are_within_the_budget_too() {
+    let memory = Memory::new(4 * CHUNK_MIN);
+    let small: Vec<_> = (0..4).map(|_| memory.try_chunk(CHUNK_MIN).unwrap()).collect();
+    drop(small);
+    assert_eq!(lock(&memory.pool).bytes, 4 * CHUNK_MIN);
+    let large = memory.try_chunk(2 * CHUNK_MIN).unwrap();
+    assert_eq!(lock(&memory.pool).bytes, 2 * CHUNK_MIN);
+    let _small = memory.try_chunk(CHUNK_MIN).unwrap();
+    drop(large);
+    assert_eq!(lock(&memory.pool).bytes, 3 * CHUNK_MIN);
+}
+
+#[test]
+fn a_chunk_in_the_place_of_others_is_charged_what_they_were() {
+    let memory = Memory::new(2 * CHUNK_MIN);
+    let old: Vec<_> = (0..2).map(|_| memory.try_chunk(CHUNK_MIN).unwrap()).collect();
+    let waits = memory.queue(CHUNK_MIN, None);
+    let part = old[0].part(100);
+    assert_eq!((part.charged(), old[0].charged(), memory.used()), (100, CHUNK_MIN - 100, 32_768));
+    let whole = memory.uncharged(Vec::with_capacity(CHUNK_MIN));
+    let taken: usize = old.iter().map(|old| whole.take_charge(old, CHUNK_MIN - 150)).sum();
+    assert_eq!(taken, 2 * CHUNK_MIN - 300);
+    drop(old);
+    assert_eq!(memory.used(), 2 * CHUNK_MIN - 200);
+    assert!(!waits.poll(sleeper()));
+    drop((part, whole));
+    assert!(waits.poll(sleeper()));
+}

@@ -62,7 +62,7 @@ impl Trial {
             memory: &self.memory,
             batch_bytes: usize::MAX,
             granted: &mut None,
-            manners: Manners::Force,
+            manners: Manners::Queue,
         };
         for number in 0..records {
             let value = format!("{id}/{number}");
