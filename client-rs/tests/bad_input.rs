@@ -19,15 +19,20 @@ use ottla::{
     Commit, Consumer, Error, ErrorClass, ErrorKind, Header, Options, Outcome, Producer, Record,
     TopicPartition,
 };
-use patience::{LIMIT, block_on, within_limit};
+use patience::{LIMIT, block_on, given_time, wait_until, within_limit};
 
-/// Options that bring an end soon where nobody answers.
-const SHORT: &[(&str, &str)] = &[
-    ("request.timeout.ms", "100"),
-    ("delivery.timeout.ms", "400"),
-    ("max.block.ms", "400"),
-    ("linger.ms", "0"),
-];
+/// A producer that comes to an end soon where nobody answers, or so many times later.
+fn short_of_time(bootstrap: &str, times: u32, more: &[(&str, &str)]) -> Producer {
+    let (answer, end) = ((100 * times).to_string(), (400 * times).to_string());
+    let mut pairs = vec![
+        ("request.timeout.ms", answer.as_str()),
+        ("delivery.timeout.ms", &end),
+        ("max.block.ms", &end),
+        ("linger.ms", "0"),
+    ];
+    pairs.extend(more);
+    producer(bootstrap, &pairs)
+}
 
 /// The error with all its causes, and what a person can do about each.
 fn whole_story(error: &Error) -> String {
@@ -139,46 +144,53 @@ fn a_bad_address_is_refused_before_anything_is_connected() {
     assert!(missing.to_string().contains("bootstrap.servers"), "{missing}");
 }
 
-/// What a record comes to by each way of waiting for it, with the same producer.
-fn send_in_vain(bootstrap: String) -> Vec<Error> {
-    within_limit(move || {
-        let producer = producer(&bootstrap, SHORT);
-        let record = Record::to("orders").key("k").value("v");
-        let blocking = producer.send(&record).unwrap();
-        let awaited = producer.send(&record).unwrap();
-        let many = producer.send_many(&[record, record]);
-        drop(producer.send(&record).unwrap());
-        let mut errors = vec![blocking.wait(LIMIT).unwrap_err()];
-        errors.push(block_on(awaited).0.unwrap_err());
-        errors.extend(many.wait(LIMIT).into_iter().map(Result::unwrap_err));
-        assert_eq!(errors.len(), 4);
-        // They share their fate, so it is known of the one that nobody holds too.
-        producer.flush(LIMIT).ok();
-        producer.close(LIMIT).ok();
-        producer.close(LIMIT).unwrap();
-        assert_eq!(producer.stats().failed, 5);
-        assert_eq!(producer.stats().memory_used, 0);
-        errors
-    })
+/// What a record comes to by each way of waiting for it, with the same producer; with time enough
+/// each tells its story in these words.
+fn send_in_vain(bootstrap: String, words: &str) -> Vec<Error> {
+    let words = words.to_owned();
+    let told =
+        move |errors: &Vec<Error>| errors.iter().all(|error| whole_story(error).contains(&words));
+    within_limit(move || given_time(told, |times| send_once_in_vain(&bootstrap, times)))
+}
+
+fn send_once_in_vain(bootstrap: &str, times: u32) -> Vec<Error> {
+    let producer = short_of_time(bootstrap, times, &[]);
+    let record = Record::to("orders").key("k").value("v");
+    let blocking = producer.send(&record).unwrap();
+    let awaited = producer.send(&record).unwrap();
+    let many = producer.send_many(&[record, record]);
+    drop(producer.send(&record).unwrap());
+    let mut errors = vec![blocking.wait(LIMIT).unwrap_err()];
+    errors.push(block_on(awaited).0.unwrap_err());
+    errors.extend(many.wait(LIMIT).into_iter().map(Result::unwrap_err));
+    assert_eq!(errors.len(), 4);
+    // They share their fate, so it is known of the one that nobody holds too.
+    producer.flush(LIMIT).ok();
+    producer.close(LIMIT).ok();
+    producer.close(LIMIT).unwrap();
+    assert_eq!(producer.stats().failed, 5);
+    assert_eq!(producer.stats().memory_used, 0);
+    errors
 }
 
 #[test]
 fn nobody_listening_is_named_with_the_address_and_what_to_look_at() {
     let address = nobody();
-    for error in send_in_vain(address.clone()) {
+    let words = format!("nothing listens at {address}");
+    for error in send_in_vain(address, &words) {
         assert_eq!(error.kind(), ErrorKind::DeliveryTimeout);
         assert!(error.retriable());
         assert_eq!(error.outcome(), Some(Outcome::NotSent));
         assert_eq!(error.topic(), Some("orders"));
         let story = whole_story(&error);
-        assert!(story.contains(&format!("nothing listens at {address}")), "{story}");
+        assert!(story.contains(&words), "{story}");
     }
 }
 
 #[test]
 fn a_peer_that_never_answers_is_no_hang() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    for error in send_in_vain(listener.local_addr().unwrap().to_string()) {
+    for error in send_in_vain(listener.local_addr().unwrap().to_string(), "did not answer") {
         assert_eq!(error.outcome(), Some(Outcome::NotSent));
         let story = whole_story(&error);
         assert_eq!(error.kind(), ErrorKind::DeliveryTimeout, "{story}");
@@ -208,7 +220,7 @@ fn a_peer_of_another_protocol_is_named_for_what_it_is() {
                 }
             }
         });
-        for error in send_in_vain(address) {
+        for error in send_in_vain(address, hint) {
             let story = whole_story(&error);
             assert!(story.contains(hint), "{story}");
         }
@@ -217,26 +229,40 @@ fn a_peer_of_another_protocol_is_named_for_what_it_is() {
 
 #[test]
 fn a_name_that_leads_nowhere_is_no_hang() {
-    for error in send_in_vain("no-such-host.invalid:9092".to_owned()) {
+    for error in send_in_vain("no-such-host.invalid:9092".to_owned(), "") {
         assert!(error.retriable(), "{error:?}");
         assert_eq!(error.outcome(), Some(Outcome::NotSent));
     }
+}
+
+/// A producer of a topic that there is not, and what it tells of its record if it has the time to
+/// hear of that.
+fn told_unknown(cluster: &Cluster, topic: &str, more: &[(&str, &str)]) -> (Producer, Error) {
+    given_time(
+        |(_, error): &(_, Error)| error.kind() == ErrorKind::UnknownTopic,
+        |times| {
+            let producer = short_of_time(&cluster.bootstrap(), times, more);
+            let sent = producer.send(&Record::to(topic).key("k")).unwrap();
+            let error = sent.wait(LIMIT).unwrap_err();
+            (producer, error)
+        },
+    )
 }
 
 #[test]
 fn an_unknown_topic_that_must_not_be_created_is_named() {
     within_limit(|| {
         let (cluster, nowhere) = (Cluster::start(), fresh("nowhere"));
-        let mut pairs = vec![("allow.auto.create.topics", "false")];
-        pairs.extend(SHORT);
-        let producer = producer(&cluster.bootstrap(), &pairs);
-        let error = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT).unwrap_err();
+        let uncreated = [("allow.auto.create.topics", "false")];
+        let (producer, error) = told_unknown(&cluster, &nowhere, &uncreated);
         assert_eq!(error.kind(), ErrorKind::UnknownTopic, "{error:?}");
         assert_eq!((error.topic(), error.outcome()), (Some(&*nowhere), Some(Outcome::NotSent)));
         // It holds up no other topic, and may come to be.
         cluster.make_topic(&nowhere, 1);
-        let delivery = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT).unwrap();
-        assert_eq!(delivery.offset, 0);
+        wait_until("a delivery", || {
+            let again = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT);
+            again.is_ok_and(|delivery| delivery.offset >= 0)
+        });
         producer.close(LIMIT).unwrap();
     });
 }
@@ -246,8 +272,7 @@ fn a_topic_that_the_broker_does_not_create_is_named() {
     within_limit(|| {
         let cluster = Cluster::start_with(&[("auto.create.topics.enable", "false")]);
         let nowhere = fresh("nowhere");
-        let producer = producer(&cluster.bootstrap(), SHORT);
-        let error = producer.send(&Record::to(&nowhere).key("k")).unwrap().wait(LIMIT).unwrap_err();
+        let (producer, error) = told_unknown(&cluster, &nowhere, &[]);
         assert_eq!(error.kind(), ErrorKind::UnknownTopic, "{error:?}");
         assert_eq!((error.topic(), error.outcome()), (Some(&*nowhere), Some(Outcome::NotSent)));
         producer.close(LIMIT).unwrap();

@@ -17,8 +17,12 @@ use patience::{LIMIT, within_limit};
 use sending::Sending;
 use stage::{Act, Headers, Stage, TOPIC, api, headers, pieces};
 
+/// What passes is told no earlier.
+const OBSTACLE: Duration = Duration::from_secs(1);
+
 /// A case under way.
 struct Case {
+    began: Instant,
     stage: Stage,
     options: Vec<(String, String)>,
     consumer: Option<Consumer>,
@@ -48,11 +52,11 @@ fn offsets(text: &str) -> Vec<i64> {
 
 impl Case {
     fn new(brokers: i32) -> Self {
-        let (options, consumer) = (Vec::new(), None);
+        let (began, options, consumer) = (Instant::now(), Vec::new(), None);
         let (stage, given) = (Stage::start(brokers), BTreeMap::new());
         let sending = Sending::default();
         let headers = BTreeMap::new();
-        Self { stage, options, consumer, sending, given, delivered: 0, headers }
+        Self { began, stage, options, consumer, sending, given, delivered: 0, headers }
     }
 
     /// The client; it is made when a line first needs it.
@@ -102,7 +106,7 @@ impl Case {
                 let (key, version) = rest.split_once(' ').unwrap();
                 world.newest.insert(api(key).into(), version.parse().unwrap());
             }),
-            "elect" | "move" | "recreate" | "rebalance" | "gone" | "back" => {
+            "elect" | "move" | "recreate" | "rebalance" | "gone" | "back" | "hold" | "go" => {
                 self.event(word, rest);
             }
             "act" => self.act(rest),
@@ -151,7 +155,9 @@ impl Case {
                 world.rebalance = true;
             }
             "gone" => world.gone.push(rest.parse().unwrap()),
-            _ => world.gone.retain(|node| node.to_string() != rest),
+            "back" => world.gone.retain(|node| node.to_string() != rest),
+            "hold" => world.held.push(rest.parse().unwrap()),
+            _ => world.held.retain(|node| node.to_string() != rest),
         });
     }
 
@@ -216,7 +222,11 @@ impl Case {
         let (consumer, deadline) = (self.reader(), Instant::now() + LIMIT);
         while !enough(self) {
             assert!(Instant::now() < deadline, "{what} never came: {:?}", self.given);
-            if let Some(record) = consumer.poll(Duration::from_millis(5)).unwrap() {
+            let polled = consumer.poll(Duration::from_millis(5));
+            if polled.as_ref().is_err_and(|error| self.may_be_told(error)) {
+                continue;
+            }
+            if let Some(record) = polled.unwrap() {
                 let text = std::str::from_utf8(record.value().unwrap()).unwrap();
                 assert_eq!(text, record.offset().to_string(), "the record is another's");
                 self.delivered += text.len();
@@ -228,6 +238,13 @@ impl Case {
                 self.given.entry(record.partition()).or_default().push(record.offset());
             }
         }
+    }
+
+    /// Whether an error may be told in passing: one of what stands in the way of all reading, once
+    /// it has for so long.
+    fn may_be_told(&self, error: &ottla::Error) -> bool {
+        let passes = error.retriable() && error.kind() != ErrorKind::CorruptBatch;
+        passes && self.began.elapsed() >= OBSTACLE
     }
 
     /// These offsets of a partition come next, and in this order.

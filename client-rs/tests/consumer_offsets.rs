@@ -9,7 +9,7 @@ mod patience;
 
 use std::time::{Duration, Instant};
 
-use clients::{member, member_options, nobody, producer};
+use clients::{member_options, nobody, producer};
 use cluster::Cluster;
 use ottla::{Consumer, ErrorKind, Record, TopicPartition};
 use patience::LIMIT;
@@ -107,8 +107,9 @@ fn so_many_before_the_end_begins_at_the_beginning_if_there_are_fewer() {
 #[test]
 fn the_lag_falls_to_nothing_as_records_are_read() {
     let scene = Scene::new(&[4]);
-    let consumer = member(&scene.cluster.bootstrap(), &scene.topic, &[]);
+    let consumer = scene.consumer();
     assert_eq!(consumer.current_lag(&scene.part(0)), None, "not assigned yet");
+    consumer.subscribe(&[&scene.topic]).unwrap();
     assert_eq!(reads(&consumer, 1), [0]);
     assert_eq!(consumer.current_lag(&scene.part(0)), Some(3));
     assert_eq!(reads(&consumer, 3), [1, 2, 3]);

@@ -36,7 +36,8 @@ fn a_failure_that_nobody_can_see_is_told_and_one_that_somebody_can_is_not() {
         let held = producer.send(&Record::to(TOPIC).value("held")).unwrap();
         held.wait(LIMIT).unwrap_err();
         assert!(events.try_next().is_none(), "its sender was told");
-        producer.send(&Record::to(TOPIC).value("forgotten")).unwrap();
+        // Of which nobody has a token, not even for a moment.
+        producer.push(&Record::to(TOPIC).value("forgotten")).unwrap();
         match next(&events) {
             Event::DeliveryFailed { error, records } => {
                 assert_eq!((error.kind(), records), (ErrorKind::InvalidTimestamp, 1));

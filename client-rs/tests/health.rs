@@ -7,10 +7,10 @@ mod cluster;
 mod elsewhere;
 mod patience;
 
-use clients::{member, nobody, options, producer};
+use clients::{member_options, nobody, options, producer};
 use cluster::{Cluster, fresh};
 use elsewhere::BrokerElsewhere;
-use ottla::{Admin, ErrorKind, Record};
+use ottla::{Admin, Consumer, ErrorKind, Record};
 use patience::{LIMIT, wait_until, within_limit};
 
 #[test]
@@ -58,8 +58,10 @@ fn a_lost_connection_is_counted_and_a_consumer_tells_its_partitions() {
     within_limit(|| {
         let broker = BrokerElsewhere::in_memory(&[]);
         let topic = broker.topic(2);
-        let consumer = member(broker.bootstrap(), &topic, &[]);
+        let options = member_options(broker.bootstrap(), &topic, &[]);
+        let consumer = Consumer::new(&options).unwrap();
         assert_eq!(consumer.health().assigned, Some(0));
+        consumer.subscribe(&[&topic]).unwrap();
         wait_until("an assignment", || {
             consumer.try_poll().unwrap();
             consumer.health().assigned == Some(2)

@@ -129,9 +129,9 @@ fn every_setting_of_acks_and_codec_delivers() {
                 let delivery = result.unwrap();
                 assert_eq!(delivery.offset < 0, more == "acks=0", "{more}: {delivery:?}");
             }
+            producer.close(LIMIT).unwrap();
             let stats = producer.stats();
             assert_eq!((stats.delivered, stats.failed, stats.memory_used), (2000, 0, 0), "{more}");
-            producer.close(LIMIT).unwrap();
         }
     });
 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
+mod clients;
 mod patience;
 mod scripted;
 
@@ -14,8 +15,9 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-use ottla::{ErrorKind, Options, Outcome, Producer, Record};
-use patience::{LIMIT, within_limit};
+use clients::nobody;
+use ottla::{Error, ErrorKind, Options, Outcome, Producer, Record};
+use patience::{LIMIT, given_time, within_limit};
 use scripted::{Act, Script, ScriptedBroker, TOPIC};
 
 fn producer(bootstrap: &str, more: &str) -> Producer {
@@ -26,10 +28,8 @@ fn producer(bootstrap: &str, more: &str) -> Producer {
 #[test]
 fn the_cause_of_a_failure_to_connect_is_told() {
     within_limit(|| {
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let limits = "max.block.ms=300;reconnect.backoff.ms=5";
         let mut trials = vec![
-            (closed.to_string(), ErrorKind::Connect, "nothing listens"),
+            (nobody(), ErrorKind::Connect, "nothing listens"),
             ("no-such-host.invalid:9092".to_owned(), ErrorKind::Dns, "has no address here"),
         ];
         for (greeting, hint) in [
@@ -43,31 +43,50 @@ fn the_cause_of_a_failure_to_connect_is_told() {
             trials.push((ScriptedBroker::start(script).bootstrap(), kind, hint));
         }
         for (bootstrap, kind, hint) in trials {
-            let producer = producer(&bootstrap, limits);
-            let sent = producer.send(&Record::to(TOPIC).value("a")).unwrap();
-            let error = sent.wait(LIMIT).unwrap_err();
-            assert_eq!(error.outcome(), Some(Outcome::NotSent));
-            let cause = std::error::Error::source(&error).unwrap();
-            let cause = cause.downcast_ref::<ottla::Error>().unwrap();
-            assert_eq!(cause.kind(), kind, "{error}");
+            let error = given_time(
+                |error| cause(error).is_some_and(|cause| cause.kind() == kind),
+                |times| {
+                    let limits = format!("max.block.ms={};reconnect.backoff.ms=5", 300 * times);
+                    failure(&bootstrap, &limits)
+                },
+            );
+            assert_eq!(cause(&error).unwrap().kind(), kind, "{error}");
             assert!(error.to_string().contains(hint), "{error}");
-            producer.close(LIMIT).unwrap();
         }
     });
 }
 
-/// The error of a record sent to a broker of this script, with all its causes and hints.
-fn failure(script: Script) -> String {
-    let broker = ScriptedBroker::start(script);
-    let producer = producer(
-        &broker.bootstrap(),
-        "max.block.ms=300;delivery.timeout.ms=600;\
-        request.timeout.ms=300;reconnect.backoff.ms=5",
-    );
+/// The error of a record that never left the client.
+fn failure(bootstrap: &str, limits: &str) -> Error {
+    let producer = producer(bootstrap, limits);
     let error = producer.send(&Record::to(TOPIC).value("a")).unwrap().wait(LIMIT).unwrap_err();
     assert_eq!(error.outcome(), Some(Outcome::NotSent), "{error}");
     producer.close(LIMIT).unwrap();
-    error.to_string()
+    error
+}
+
+fn cause(error: &Error) -> Option<&Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+/// What is told of a record sent to a broker of this script has all these words in it, among its
+/// causes and hints, if there is time to come across them.
+fn is_told(script: Script, words: &[&str]) {
+    let bootstrap = ScriptedBroker::start(script).bootstrap();
+    let text = given_time(
+        |text: &String| words.iter().all(|words| text.contains(words)),
+        |times| {
+            let (short, long) = (300 * times, 600 * times);
+            let limits = format!(
+                "max.block.ms={short};delivery.timeout.ms={long};request.timeout.ms={short};\
+                reconnect.backoff.ms=5"
+            );
+            failure(&bootstrap, &limits).to_string()
+        },
+    );
+    for words in words {
+        assert!(text.contains(words), "{words} is not in: {text}");
+    }
 }
 
 #[test]
@@ -79,9 +98,9 @@ fn an_advertised_address_that_leads_nowhere_is_told_with_what_to_set() {
             (("broker-of-a-container", 9092), "a name without dots"),
             (("no-such-host.invalid", 9092), "see the broker's `advertised.listeners`"),
         ] {
-            let text = failure(Script { advertised: Some(advertised), ..Script::default() });
             let named = format!("The cluster advertises {}:{}", advertised.0, advertised.1);
-            assert!(text.contains(&named) && text.contains(words), "{text}");
+            let script = Script { advertised: Some(advertised), ..Script::default() };
+            is_told(script, &[&named, words]);
         }
     });
 }
@@ -89,12 +108,11 @@ fn an_advertised_address_that_leads_nowhere_is_told_with_what_to_set() {
 #[test]
 fn a_broker_that_is_too_old_or_too_new_is_told_of() {
     within_limit(|| {
-        let text = failure(Script { produce_max: 2, ..Script::default() });
-        assert!(text.contains("speaks Produce in versions"), "{text}");
-        assert!(text.contains("the broker is older than"), "{text}");
-        let text = failure(Script { produce_min: 90, produce_max: 99, ..Script::default() });
-        assert!(text.contains("speaks Produce in versions"), "{text}");
-        assert!(text.contains("the broker is newer than"), "{text}");
+        let versions = "speaks Produce in versions";
+        let old = Script { produce_max: 2, ..Script::default() };
+        is_told(old, &[versions, "the broker is older than"]);
+        let new = Script { produce_min: 90, produce_max: 99, ..Script::default() };
+        is_told(new, &[versions, "the broker is newer than"]);
     });
 }
 
@@ -127,7 +145,8 @@ fn full_memory_makes_senders_wait_and_frees_itself() {
         let producer = producer(&broker.bootstrap(), limits);
         let value = [b'x'; 1000];
         let record = Record::to(TOPIC).value(&value);
-        let refused = (0..200).find_map(|_| producer.try_send(&record).err()).unwrap();
+        let refused = std::iter::repeat_with(|| producer.try_send(&record).err());
+        let refused = refused.flatten().next().unwrap();
         assert_eq!(refused.kind(), ErrorKind::BufferFull);
         assert_eq!(refused.outcome(), Some(Outcome::NotSent));
         let threads: Vec<_> = (0..4)
@@ -144,7 +163,7 @@ fn full_memory_makes_senders_wait_and_frees_itself() {
         let (room, _) = patience::block_on(producer.room(1000));
         room.unwrap();
         producer.flush(LIMIT).unwrap();
-        assert_eq!(producer.stats().memory_used, 0);
+        patience::wait_until("room given back", || producer.stats().memory_used == 0);
         assert!(broker.stored(0).len() >= 400);
         producer.close(LIMIT).unwrap();
     });

@@ -31,9 +31,8 @@ fn counted(script: Script, more: &str, values: &[&str]) -> (ProducerStats, Scrip
         // Whether it is stored is for the counters to tell.
         producer.send(&Record::to(TOPIC).value(value)).unwrap().wait(LIMIT).ok();
     }
-    let stats = producer.stats();
     producer.close(LIMIT).unwrap();
-    (stats, broker)
+    (producer.stats(), broker)
 }
 
 fn script(acts: &[Act]) -> Script {
@@ -80,10 +79,16 @@ fn failures_are_told_apart_by_what_may_have_become_of_the_records() {
         let (stats, _) = counted(script(&[refuse, Act::Store, refuse]), "", &["a", "b", "c"]);
         assert_eq!((stats.delivered, stats.failed, stats.failed_rejected), (1, 2, 2));
         assert_eq!(stats.failed_bytes + stats.delivered_bytes, stats.bytes);
-        let short = "request.timeout.ms=100;delivery.timeout.ms=200;linger.ms=0";
-        let (stats, _) = counted(script(&[Act::Ignore; 9]), short, &["a"]);
+        let broker = ScriptedBroker::start(script(&[Act::Ignore; 9]));
+        let unanswered = producer(&broker, "");
+        let sent = unanswered.send(&Record::to(TOPIC).value("a")).unwrap();
+        wait_until("the batch", || broker.see(|seen| !seen.came.is_empty()));
+        unanswered.close(Duration::ZERO).unwrap();
+        sent.wait(LIMIT).unwrap_err();
+        let stats = unanswered.stats();
         assert_eq!((stats.failed, stats.failed_possibly_persisted), (1, 1));
         assert_eq!(stats.failed_bytes, stats.bytes);
+        let short = "request.timeout.ms=100;delivery.timeout.ms=200;linger.ms=0";
         let text = format!("bootstrap.servers={};{short}", nobody());
         let producer = Producer::new(&Options::parse(&text).unwrap()).unwrap();
         let unsent = producer.send(&Record::to(TOPIC).value("unsent")).unwrap();
@@ -160,7 +165,8 @@ fn a_pause_that_a_broker_asks_for_is_added_up() {
 #[test]
 fn sends_that_wait_for_room_are_counted_with_their_time() {
     within_limit(|| {
-        let broker = ScriptedBroker::start(script(&[Act::Ignore]));
+        // It answers nothing, so that room once taken is not given back.
+        let broker = ScriptedBroker::start(script(&[Act::Ignore; 1_000]));
         let producer = producer(&broker, "buffer.memory=65536;max.block.ms=50");
         let value = "v".repeat(10_000);
         let record = Record::to(TOPIC).value(&value);

@@ -3,16 +3,18 @@
 #![allow(dead_code, reason = "each story takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
-use std::net::TcpListener;
-
 use ottla::{Batch, Consumer, Options, Producer, Record};
+use tokio::net::TcpSocket;
 
 use crate::patience::LIMIT;
 
-/// An address where nobody listens.
+/// An address where nobody listens, nor ever will: it is taken for as long as this process lives.
 pub(crate) fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    std::mem::forget(socket);
+    address
 }
 
 pub(crate) fn options(bootstrap: &str, more: &[(&str, &str)]) -> Options {

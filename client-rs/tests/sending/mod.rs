@@ -11,7 +11,7 @@ use crate::patience::LIMIT;
 use crate::stage::{Stage, TOPIC, api, headers};
 
 /// How long an expectation has to come true that no call of the client waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The lines that are a producer's.
 const LINES: [&str; 11] = [
@@ -196,11 +196,7 @@ fn noise(seed: u64, len: usize) -> String {
 /// What the brokers have, and what came to them.
 pub(crate) fn expect(stage: &Stage, what: &str, at: &str, rest: &str) {
     match what {
-        "log" => {
-            let (index, wanted) = (at.parse().unwrap(), values(rest));
-            in_time(|| stage.with(|world| world.values(index) == wanted));
-            assert_eq!(stage.with(|world| world.values(index)), wanted, "the log of {at}");
-        }
+        "log" | "runs" => expect_log(stage, at, &values(rest), what == "runs"),
         "sequences" | "last-sequences" => {
             let found = came(stage, at, |came| {
                 let header = came.header;
@@ -253,7 +249,9 @@ pub(crate) fn expect(stage: &Stage, what: &str, at: &str, rest: &str) {
             in_time(|| left() == 0);
             assert_eq!(left(), 0, "acts for {at} that no request has met");
         }
-        "heartbeats" => assert!(stage.with(|world| world.beats) > 0, "none came meanwhile"),
+        "heartbeats" => {
+            assert!(in_time(|| stage.with(|world| world.beats) > 0), "none came meanwhile");
+        }
         "told" => {
             let (told, most) = (stage.with(|world| world.told_bytes), at.parse().unwrap());
             assert!(told <= most, "{told} bytes of metadata");
@@ -262,16 +260,33 @@ pub(crate) fn expect(stage: &Stage, what: &str, at: &str, rest: &str) {
     }
 }
 
-/// Waits until something holds, for as long as an expectation may take.
-fn in_time(holds: impl Fn() -> bool) {
-    within(PATIENCE, holds);
+/// A partition's log holds these values; in `runs`, those that follow themselves count once.
+fn expect_log(stage: &Stage, at: &str, wanted: &[String], runs: bool) {
+    let found = || {
+        let mut values = stage.with(|world| world.values(at.parse().unwrap()));
+        if runs {
+            values.dedup();
+        }
+        values
+    };
+    in_time(|| found() == wanted);
+    assert_eq!(found(), wanted, "the log of {at}");
 }
 
-fn within(time: Duration, holds: impl Fn() -> bool) {
+/// Waits until something holds, for as long as an expectation may take; whether it does.
+fn in_time(holds: impl Fn() -> bool) -> bool {
+    within(PATIENCE, holds)
+}
+
+fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + time;
-    while !holds() && Instant::now() < deadline {
+    while !holds() {
+        if Instant::now() >= deadline {
+            return false;
+        }
         thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 /// Of each batch of a partition that came.

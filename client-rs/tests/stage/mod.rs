@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ottla_protocol::frame::{encode_response, frame_size};
 use ottla_protocol::{ApiKey, Response, Writer};
@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) rebalance: bool,
     pub(crate) generation: i32,
     pub(crate) gone: Vec<i32>,
+    /// Brokers that do nothing with what comes until they go on.
+    pub(crate) held: Vec<i32>,
     pub(crate) acts: BTreeMap<(i16, i32), VecDeque<Act>>,
     /// Broker, partition and offset of each fetch that brought something, be it an error.
     pub(crate) fetched: Vec<(i32, i32, i64)>,
@@ -133,6 +135,9 @@ impl Connection {
             self.stream.read_exact(&mut frame)?;
             let number = i16::from_be_bytes([frame[0], frame[1]]);
             let key = ApiKey::try_from(number).unwrap();
+            while self.world.lock().unwrap().held.contains(&self.node) {
+                thread::park_timeout(Duration::from_millis(1));
+            }
             let act = {
                 let mut world = self.world.lock().unwrap();
                 if world.gone.contains(&self.node) {
