@@ -235,6 +235,18 @@ fn a_commit_of_several_partitions_ends_once() {
 }
 
 #[test]
+fn a_partition_that_is_named_twice_is_waited_for_once_and_its_last_offset_counts() {
+    let mut bench = Bench::new();
+    let by_hand = |offset| Mark { by_hand: true, ..mark(1, offset) };
+    let marks = vec![(part(0), by_hand(5)), (part(1), by_hand(6)), (part(0), by_hand(3))];
+    bench.commits.push_heard(9, marks, bench.now + Duration::from_mins(1));
+    let (token, sent) = bench.ask().unwrap();
+    assert_eq!(sent, [(0, 3), (1, 6)]);
+    bench.answer(token, &[(0, ErrorCode::NONE), (1, ErrorCode::NONE)]);
+    assert_eq!(bench.events(), ["9 done"]);
+}
+
+#[test]
 fn a_wait_ends_at_its_deadline_and_names_the_last_fault() {
     let mut bench = Bench::new();
     let id = bench.push(0, mark(1, 5));
