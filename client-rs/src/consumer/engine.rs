@@ -328,14 +328,7 @@ impl Engine {
 
     /// Tells what stands in the way, once it has for a while.
     fn see_obstacle(&mut self, cx: &Context<'_>) {
-        let found = match () {
-            () if self.is_choosing() => {
-                faults::unreachable(cx.metadata).or_else(|| self.missing.clone())
-            }
-            () if self.topics.is_empty() || !self.face.is_empty() => None,
-            () => faults::obstacle(cx.metadata, &self.topics),
-        };
-        let Some(error) = found else {
+        let Some((error, patience)) = self.find_obstacle(cx) else {
             if self.obstacle.take().is_some_and(|obstacle| obstacle.shown) {
                 self.face.set_obstacle(None);
             }
@@ -344,7 +337,7 @@ impl Engine {
         let obstacle =
             self.obstacle.get_or_insert(Obstacle { since: cx.now, shown: false, alarmed: false });
         let stood = cx.now.saturating_duration_since(obstacle.since);
-        if stood >= OBSTACLE_PATIENCE {
+        if stood >= patience {
             obstacle.shown = true;
             self.face.set_obstacle(Some(error.clone()));
         }
@@ -354,10 +347,29 @@ impl Engine {
         }
     }
 
+    /// What keeps the consumer from any partition, or from where one begins; and how long it must
+    /// before that is told.
+    fn find_obstacle(&self, cx: &Context<'_>) -> Option<(Error, Duration)> {
+        let nothing = !self.topics.is_empty() && self.face.is_empty();
+        let of_cluster = match () {
+            () if self.is_choosing() => {
+                faults::unreachable(cx.metadata).or_else(|| self.missing.clone())
+            }
+            () if nothing => faults::obstacle(cx.metadata, &self.topics),
+            () => None,
+        };
+        if let Some(error) = of_cluster {
+            return Some((error, OBSTACLE_PATIENCE));
+        }
+        // One that moves, or is made, is away for some seconds.
+        let waits = nothing || !self.placing.is_empty();
+        let cause = self.coordinator.cause().filter(|_| waits)?;
+        Some((faults::no_coordinator(cause, &self.names.group), OBSTACLE_ALARM))
+    }
+
     fn next(&self, now: Instant) -> Next {
-        let obstacle = self.obstacle.as_ref().map(|obstacle| {
-            let wait = if obstacle.shown { OBSTACLE_ALARM } else { OBSTACLE_PATIENCE };
-            obstacle.since + wait
+        let obstacle = self.obstacle.iter().flat_map(|obstacle| {
+            [OBSTACLE_PATIENCE, OBSTACLE_ALARM].map(|wait| Some(obstacle.since + wait))
         });
         let times = [
             self.coordinator.poll_timeout(now).filter(|_| self.wants_coordinator()),
@@ -368,10 +380,9 @@ impl Engine {
             self.fetcher.poll_timeout(now),
             self.auto_commit_at,
             self.release.as_ref().and_then(Release::until),
-            obstacle,
         ];
         let closing = self.closing.iter().flat_map(Closing::times);
-        soonest(now, times.into_iter().chain(closing)).map_or(Next::Wait, Next::At)
+        soonest(now, times.into_iter().chain(obstacle).chain(closing)).map_or(Next::Wait, Next::At)
     }
 
     fn wants_coordinator(&self) -> bool {

@@ -104,6 +104,7 @@ impl Coordinator {
                 Found::Going
             }
             Ok(CoordinatorAnswer { error, .. }) => {
+                self.cause = Some(Error::from_kafka(error, None));
                 self.again(now);
                 if passes(error) { Found::Going } else { Found::Refused(error) }
             }

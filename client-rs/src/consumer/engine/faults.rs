@@ -113,6 +113,12 @@ pub(super) fn refused(code: ErrorCode, api: &'static str, group: &Arc<str>) -> E
     }
 }
 
+/// Why the group's coordinator is not found.
+pub(super) fn no_coordinator(cause: &Error, group: &Arc<str>) -> Error {
+    let text = format!("the coordinator of group {group} cannot be found");
+    Error::new(cause.kind(), text).with_source(cause.clone())
+}
+
 /// Why nobody can be asked now, if the metadata tell.
 pub(super) fn unreachable(metadata: &Metadata) -> Option<Error> {
     metadata.last_error().filter(|_| metadata.cluster().brokers.is_empty()).cloned()

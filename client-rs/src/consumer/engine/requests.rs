@@ -10,7 +10,7 @@ use super::Engine;
 use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
 use crate::consumer::wire::{self, JoinTerms};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::events::Event;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
@@ -219,6 +219,7 @@ impl Engine {
                 let strategies = &self.config.strategies;
                 let answer = reply.and_then(|answer| wire::joined(&answer, strategies));
                 self.log_fault(&answer);
+                self.tell_unread(&answer);
                 if answer.as_ref().is_ok_and(|answer| answer.error.is_none()) {
                     self.face.count(|stats| stats.joins += 1);
                 }
@@ -227,6 +228,7 @@ impl Engine {
             Asked::Sync(token) => {
                 let answer = reply.and_then(|answer| wire::synced(&answer));
                 self.log_fault(&answer);
+                self.tell_unread(&answer);
                 self.membership.handle_sync(token, answer, now);
             }
             Asked::Heartbeat(token) => {
@@ -338,6 +340,15 @@ impl Engine {
             stats.empty_fetches += u64::from(empty);
             stats.throttled_ms += throttled_ms;
         });
+    }
+
+    /// An answer that cannot be read will not read better the next time: the application must know.
+    fn tell_unread<T>(&self, answer: &Result<T, Error>) {
+        if let Err(error) = answer
+            && error.kind() == ErrorKind::Protocol
+        {
+            self.face.push_error(error.clone());
+        }
     }
 
     fn log_fault<T>(&self, answer: &Result<T, Error>) {

@@ -1,6 +1,6 @@
 //! What a member makes of the coordinator's answers: one table for all APIs of the group.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ottla_protocol::{ApiKey, ErrorCode};
 
@@ -91,7 +91,6 @@ impl Membership {
     }
 
     fn joined(&mut self, answer: JoinAnswer, subscription: u32) {
-        self.attempt = 0;
         self.events.push_back(MemberEvent::CoordinatorAlive);
         self.returned |= self.config.instance_id.is_some() && self.member_id.is_empty();
         self.member_id.clone_from(&answer.identity.member_id);
@@ -309,8 +308,12 @@ impl Membership {
 
     fn lose_coordinator(&mut self, now: Instant) {
         self.events.push_back(MemberEvent::CoordinatorLost);
-        // The search for the coordinator has its own waits.
-        self.stage = Stage::Unjoined { retry_at: now };
+        // The search for the coordinator has its own waits, but they begin anew with each join that
+        // it answers: a sync that it never answers well must not bring one join after the other.
+        let failures = self.attempt;
+        self.attempt = self.attempt.saturating_add(1);
+        let wait = if failures == 0 { Duration::ZERO } else { self.pace.delay(failures) };
+        self.stage = Stage::Unjoined { retry_at: now + wait };
     }
 
     fn join_later(&mut self, now: Instant) {

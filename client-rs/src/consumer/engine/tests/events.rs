@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ottla_protocol::{ApiKey, ErrorCode};
+
 use super::script::{Script, part};
 use crate::events::{Event, Events};
 use crate::process::Process;
@@ -94,4 +96,24 @@ fn positions_that_do_not_hold_are_told_with_where_it_goes_on() {
     watched.script.pass(Duration::from_secs(3));
     assert_eq!(watched.told(), ["t anew"]);
     assert_eq!(watched.script.face.position(&part(0)), Some(0));
+}
+
+#[test]
+fn a_partition_that_gets_no_good_answer_for_long_is_told_with_the_reason() {
+    let mut watched = watched(&[]);
+    watched.script.append(0, 10);
+    let refused = (ApiKey::Fetch, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    watched.script.refuse.extend([refused; 1000]);
+    watched.script.subscribe();
+    watched.script.pass(Duration::from_secs(29));
+    assert_eq!(watched.told(), ["assigned 0 in 1", "t-0 None Earliest"]);
+    watched.script.pass(Duration::from_secs(3));
+    let why = "broker 1 was asked for its records, and last answered NOT_LEADER_OR_FOLLOWER (6)";
+    assert_eq!(watched.told(), [format!("t-0 stuck: {why}")]);
+    assert_eq!(watched.script.face.stats().restarts, 1);
+    watched.script.refuse.clear();
+    watched.script.pass(Duration::from_secs(3));
+    assert_eq!(watched.script.offsets(1000).len(), 10);
+    watched.script.pass(Duration::from_mins(2));
+    assert_eq!(watched.told(), Vec::<String>::new(), "read up to the end nothing is missing");
 }

@@ -7,6 +7,7 @@ use ottla_protocol::{ApiKey, ErrorCode};
 
 use super::script::Script;
 use crate::consumer::face::WholeBatch;
+use crate::error::ErrorKind;
 
 /// The errors of each API that say "ask again", "ask another" or "join again".
 const PASSING: &[(ApiKey, &[ErrorCode])] = &[
@@ -98,4 +99,50 @@ fn errors_while_the_group_shares_out_never_end_a_poll() {
         assert!((5..20).all(|offset| got.contains(&offset)), "after {about} only {got:?} came");
         assert_eq!(script.committed[&0], 20, "after {about}");
     }
+}
+
+/// A cluster that cannot make the topic of the offsets has no coordinator for ever.
+#[test]
+fn a_coordinator_that_is_not_found_for_long_is_told() {
+    let lost = (ApiKey::FindCoordinator, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    let begin: [fn(&mut Script); 2] = [Script::subscribe, |script| script.assign(&[0])];
+    for begin in begin {
+        let mut script = Script::new(&[]);
+        script.append(0, 5);
+        script.refuse.extend([lost; 1000]);
+        begin(&mut script);
+        script.pass(Duration::from_secs(9));
+        assert_eq!(poll(&mut script, "a moment"), Vec::<i64>::new());
+        script.pass(Duration::from_secs(2));
+        for _ in 0..2 {
+            let told = script.face.take(&WholeBatch { records_max: 5 }, Duration::ZERO, |_| ());
+            let error = told.map(|_| ()).expect_err("nothing is read, and it is known why");
+            assert_eq!(error.kind(), ErrorKind::CoordinatorUnavailable);
+            assert!(error.to_string().contains("coordinator of group g"), "{error}");
+        }
+        script.refuse.clear();
+        script.pass(Duration::from_secs(3));
+        assert_eq!(poll(&mut script, "nothing any more"), [0, 1, 2, 3, 4]);
+        assert_eq!(poll(&mut script, "nothing any more"), Vec::<i64>::new());
+    }
+}
+
+#[test]
+fn a_share_that_cannot_be_read_is_told_and_asked_for_again() {
+    let mut script = Script::new(&[]);
+    script.append(0, 5);
+    script.garbled = true;
+    script.subscribe();
+    script.pass(Duration::from_secs(20));
+    let joins = script.seen.iter().filter(|seen| *seen == "join").count();
+    assert!((10..100).contains(&joins), "{joins} joins in 20 seconds");
+    script.garbled = false;
+    script.pass(Duration::from_secs(5));
+    for _ in 0..10 {
+        let told = script.face.take(&WholeBatch { records_max: 5 }, Duration::ZERO, |_| ());
+        let error = told.map(|_| ()).expect_err("the application is told");
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+    }
+    while script.face.take(&WholeBatch { records_max: 0 }, Duration::ZERO, |_| ()).is_err() {}
+    assert_eq!(poll(&mut script, "nothing any more"), [0, 1, 2, 3, 4]);
 }

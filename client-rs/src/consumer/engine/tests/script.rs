@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ottla_protocol::record::{BatchBuilder, BatchSeal, NO_HEADERS};
+use ottla_protocol::record::{Attributes, BatchBuilder, BatchSeal, NO_HEADERS};
 use ottla_protocol::{ApiKey, ErrorCode, Uuid, Writer};
 
 use super::super::Engine;
@@ -68,6 +68,8 @@ pub(super) struct Script {
     pub(super) forgotten: bool,
     /// The id of the session that the broker keeps of fetches; 0 for none.
     pub(super) session: i32,
+    /// The group's leader sends shares that nobody can read.
+    pub(super) garbled: bool,
     /// Others are members of the group.
     pub(super) has_members: bool,
     /// The names of all topics, for who asks for all; only `t` has partitions.
@@ -125,6 +127,7 @@ impl Script {
             joined_for: Vec::new(),
             forgotten: false,
             session: 0,
+            garbled: false,
             has_members: false,
             topics: Vec::new(),
             refuse: VecDeque::new(),
@@ -155,6 +158,16 @@ impl Script {
 
     /// Adds a batch of so many records, whose values are their offsets.
     pub(super) fn append(&mut self, partition: i32, count: i64) {
+        self.append_as(partition, count, Attributes::default());
+    }
+
+    /// Adds the mark that ends a transaction: a batch that nobody is given.
+    pub(super) fn append_control(&mut self, partition: i32) {
+        let attributes = Attributes::default().with_transactional(true).with_control(true);
+        self.append_as(partition, 1, attributes);
+    }
+
+    fn append_as(&mut self, partition: i32, count: i64, attributes: Attributes) {
         let log = self.logs.get_mut(&partition).unwrap();
         let base_offset = log.last().map_or(0, |(_, next, _)| *next);
         let mut builder = BatchBuilder::default();
@@ -163,7 +176,8 @@ impl Script {
             builder.push(offset, None, Some(value.as_bytes()), NO_HEADERS).unwrap();
         }
         let partition_leader_epoch = self.epoch;
-        let seal = BatchSeal { base_offset, partition_leader_epoch, ..BatchSeal::default() };
+        let rest = BatchSeal::default();
+        let seal = BatchSeal { base_offset, partition_leader_epoch, attributes, ..rest };
         let bytes = builder.finish(&seal).unwrap();
         log.push((base_offset, base_offset + count, bytes));
     }
@@ -285,8 +299,13 @@ impl Script {
     /// Another broker's log takes the place of this one: what comes from `offset` on is gone.
     pub(super) fn elect(&mut self, partition: i32, offset: i64) {
         self.epoch += 1;
-        self.logs.get_mut(&partition).unwrap().retain(|(base, ..)| *base < offset);
+        self.cut(partition, offset);
         self.metadata.request_refresh(self.now);
+    }
+
+    /// The log ends before `offset` all at once, without a new leader.
+    pub(super) fn cut(&mut self, partition: i32, offset: i64) {
+        self.logs.get_mut(&partition).unwrap().retain(|(base, ..)| *base < offset);
     }
 
     /// The topic is deleted, and made anew without records.

@@ -63,7 +63,8 @@ impl Script {
         })
     }
 
-    fn metadata_answer(&self, bytes: &[u8], version: i16) -> Bytes {
+    fn metadata_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let refusal = self.take_refusal(ApiKey::Metadata);
         let (_, request) = frame::decode_request::<MetadataRequest<'_>>(bytes).unwrap();
         let row = |partition_index: i32| MetadataResponsePartition {
             partition_index,
@@ -77,15 +78,13 @@ impl Script {
             None => others.collect(),
         };
         let topics = asked.into_iter().map(|name| {
-            let known = name == Some("t");
+            let there = name == Some("t");
+            let error_code = if there { refusal } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
+            let known = error_code.is_none();
             MetadataResponseTopic {
                 name,
                 topic_id: if known { self.topic_id } else { Uuid::ZERO },
-                error_code: if known {
-                    ErrorCode::NONE
-                } else {
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-                },
+                error_code,
                 partitions: if known {
                     self.logs.keys().map(|&at| row(at)).collect()
                 } else {
@@ -146,7 +145,10 @@ impl Script {
         }
         let topics = [(Arc::from("t"), self.share.clone())].into();
         let share = Share { member_id: "m".into(), topics, basis: None };
-        let assignment = assignor::encode_assignment(&share).unwrap();
+        let mut assignment = assignor::encode_assignment(&share).unwrap();
+        if self.garbled {
+            assignment.truncate(5);
+        }
         let answer = SyncGroupResponse {
             protocol_type: Some("consumer"),
             protocol_name: Some("range"),
@@ -262,6 +264,10 @@ impl Script {
         let lane = if request.lane == Lane::Fetch { "" } else { " spare" };
         let rows = asked.rows.iter().map(|(at, offset, _)| format!("{at}:{offset}"));
         self.seen.push(format!("fetch {}{lane}", rows.collect::<Vec<_>>().join(" ")));
+        let error_code = self.take_refusal(ApiKey::Fetch);
+        if error_code.is_error() {
+            return Some(body(&FetchResponse { error_code, ..Default::default() }, version));
+        }
         if fetch.max_wait_ms > 0 && !self.has_news(&asked) {
             self.held.push((request.token, version, asked));
             return None;
