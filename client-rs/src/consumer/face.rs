@@ -91,6 +91,8 @@ pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
 struct Part {
     lease: u64,
     position: u64,
+    /// The first position of which something may still be given out, or may be in the program's hands.
+    oldest: u64,
     paused: bool,
     /// Kept over a rebalance, and given out again only if it stays with this member.
     held: bool,
@@ -113,7 +115,7 @@ impl Part {
     /// Reads on from an offset that no record was read at, and gives the mark by which it is
     /// committed like what was read.
     const fn begin_at(&mut self, position: u64, offset: i64) -> Mark {
-        self.next = Some(offset);
+        (self.oldest, self.next) = (position, Some(offset));
         let (lease, leader_epoch, metadata) = (self.lease, -1, None);
         Mark { lease, jump: position, offset, leader_epoch, by_hand: false, metadata }
     }
@@ -122,6 +124,7 @@ impl Part {
         Self {
             lease,
             position,
+            oldest: position,
             paused: false,
             held: false,
             untold: false,
@@ -133,6 +136,16 @@ impl Part {
             end: None,
             buffered: 0,
         }
+    }
+
+    /// Goes to another position; of those before it nothing counts any more.
+    const fn move_to(&mut self, position: u64) {
+        (self.position, self.oldest) = (position, position);
+    }
+
+    /// Whether what was fetched at that position still counts.
+    const fn is_at(&self, position: u64) -> bool {
+        self.oldest <= position && position <= self.position
     }
 
     /// Whether it may be given out from.
@@ -158,6 +171,11 @@ impl Part {
 enum Item {
     Data(Fetched),
     Fault(Error),
+    /// Reading goes on from there, at that position, once all before it is given out.
+    Place {
+        position: u64,
+        offset: i64,
+    },
 }
 
 /// A batch that is being given out, record by record or in parts.
@@ -337,9 +355,9 @@ impl Inner {
         self.ids
     }
 
-    /// A partition at that position, if it still is.
+    /// A partition at that position, if that still counts.
     fn part(&mut self, partition: &TopicPartition, position: u64) -> Option<&mut Part> {
-        self.parts.get_mut(partition).filter(|part| part.position == position)
+        self.parts.get_mut(partition).filter(|part| part.is_at(position))
     }
 
     fn has_something(&self) -> bool {
@@ -406,14 +424,20 @@ impl Inner {
         }
     }
 
+    /// Reading of a partition stands there; what was given out of it before is finished, and does
+    /// not move that back.
+    fn pass_to(&mut self, partition: &TopicPartition, mark: Mark) {
+        self.handed.take_if(|handed| handed.shared.partition == *partition);
+        self.finished.insert(partition.clone(), mark);
+    }
+
     /// Writes down how far the work that was given out is finished.
     fn note_finished(&mut self) {
         let Some(handed) = &self.handed else { return };
         let shared = &handed.shared;
-        let alive = self
-            .parts
-            .get(&shared.partition)
-            .is_some_and(|part| part.lease == shared.lease && part.position == shared.position);
+        let part = self.parts.get(&shared.partition);
+        let alive =
+            part.is_some_and(|part| part.lease == shared.lease && part.is_at(shared.position));
         if alive && handed.finished > 0 {
             self.finished.insert(shared.partition.clone(), shared.mark(handed.finished));
         }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use ottla_protocol::ErrorCode;
+
 use super::{Engine, LOOKUP_PAUSE, faults};
 use crate::config::Reset;
 use crate::events::{Event, ResetTo};
@@ -103,7 +105,12 @@ impl Engine {
     fn note_counts(&mut self, cluster: &Cluster) {
         for topic in &self.topics {
             if let Some(known) = cluster.topics.get(topic) {
-                let count = if known.error.is_none() { known.partitions.len() } else { 0 };
+                let count = match known.error {
+                    ErrorCode::NONE => known.partitions.len(),
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::LEADER_NOT_AVAILABLE => 0,
+                    // It may have been there for long, and is only not shown.
+                    _ => continue,
+                };
                 let count = i32::try_from(count).unwrap_or(i32::MAX);
                 self.first_counts.entry(Arc::clone(topic)).or_insert(count);
             }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use script::{Script, part};
 
-use crate::consumer::face::Command;
+use crate::consumer::face::{Command, Look};
 use crate::error::ErrorKind;
 
 /// confluentinc/confluent-kafka-python#1443: records read ahead came after a seek back.
@@ -423,4 +423,24 @@ fn a_rebalance_waits_for_the_record_in_hand_of_a_batch_that_is_handed_on() {
         (10..30).collect::<Vec<_>>(),
         "none is lost, none comes twice"
     );
+}
+
+#[test]
+fn after_an_unsubscribe_nothing_is_given_out_also_while_the_group_is_being_left() {
+    let mut script = Script::reading(&[]);
+    script.append(0, 30);
+    script.release_held();
+    script.run();
+    assert_eq!(script.offsets(10), (0..10).collect::<Vec<_>>());
+    script.face.unsubscribe().unwrap();
+    assert!(matches!(script.look(10), Look::Nothing), "the machine has not heard of it yet");
+    script.run();
+    assert_eq!((script.committed[&0], script.face.partitions()), (10, vec![]));
+    // Subscribed anew, reading goes on; also if the machine hears of both at once.
+    script.subscribe();
+    assert_eq!(script.offsets(10), (10..20).collect::<Vec<_>>());
+    // What is in the program's hands then is not finished.
+    script.face.unsubscribe().unwrap();
+    script.subscribe();
+    assert_eq!(script.offsets(10), (10..20).collect::<Vec<_>>());
 }

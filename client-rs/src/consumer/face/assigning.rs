@@ -79,6 +79,7 @@ impl Face {
             inner.choose(BTreeSet::new(), Chooser::Nobody);
         } else {
             inner.chooser = Chooser::Nobody;
+            inner.hold(&Which::All);
             inner.commands.push(Command::Subscribe(Vec::new()));
         }
         Self::announce(inner);
@@ -94,6 +95,14 @@ impl Face {
 }
 
 impl Inner {
+    /// Gives nothing more of these out.
+    pub(super) fn hold(&mut self, which: &Which) {
+        self.put_back_current(|partition| which.contains(partition));
+        for (partition, part) in &mut self.parts {
+            part.held |= which.contains(partition);
+        }
+    }
+
     fn choose(&mut self, wanted: BTreeSet<TopicPartition>, chooser: Chooser) {
         // What the group chose once, and is still being given up, is none of the program's.
         let before = std::mem::replace(&mut self.chooser, chooser);

@@ -33,7 +33,7 @@ impl Face {
         let mut stats = ConsumerStats { buffered, buffered_max: inner.budget, ..inner.stats };
         for partition in inner.parts.keys() {
             match inner.lag_of(partition).map(u64::try_from) {
-                Some(Ok(lag)) => stats.lag += lag,
+                Some(Ok(lag)) => stats.lag = stats.lag.saturating_add(lag),
                 Some(Err(_)) | None => stats.lag_unknown += 1,
             }
         }
@@ -55,12 +55,17 @@ impl Face {
         position: u64,
     ) -> Option<(u64, Option<i64>)> {
         let mut inner = self.lock();
-        inner.part(partition, position)?;
-        let given = inner.next_of(partition);
+        let part = inner.part(partition, position)?;
+        let place = part.items.iter().rev().find_map(|item| match item {
+            Item::Place { offset, .. } => Some(*offset),
+            Item::Data(_) | Item::Fault(_) => None,
+        });
+        let given = place.or_else(|| inner.next_of(partition));
         inner.drop_ready(partition);
         let next = inner.id();
         let part = inner.part(partition, position)?;
-        (part.position, part.next, part.end) = (next, given, None);
+        part.move_to(next);
+        (part.next, part.end) = (given, None);
         Some((next, given))
     }
 
@@ -88,6 +93,24 @@ impl Face {
 }
 
 impl Inner {
+    /// Whether something of a partition is to be given out, or is in the program's hands.
+    pub(super) fn has_open(&self, partition: &TopicPartition) -> bool {
+        let handed = self.handed.as_ref().filter(|_| self.is_busy());
+        let current = self.current.as_ref().map(|current| &current.shared);
+        let mut given = current.into_iter().chain(handed.map(|handed| &handed.shared));
+        let part = self.parts.get(partition);
+        given.any(|shared| shared.partition == *partition)
+            || part.is_some_and(|part| part.decoding || part.has_items())
+    }
+
+    /// Reading of a partition goes on from there.
+    pub(super) fn begin_at(&mut self, partition: &TopicPartition, position: u64, offset: i64) {
+        if let Some(part) = self.parts.get_mut(partition) {
+            let mark = part.begin_at(position, offset);
+            self.pass_to(partition, mark);
+        }
+    }
+
     fn lag_of(&self, partition: &TopicPartition) -> Option<i64> {
         let end = self.parts.get(partition)?.end?;
         Some(end.saturating_sub(self.next_of(partition)?).max(0))
@@ -103,7 +126,7 @@ impl Inner {
         let decoded: usize = current.into_iter().chain(begun).map(left).sum();
         let fetched = part.into_iter().flat_map(|part| &part.items).map(|item| match item {
             Item::Data(fetched) => fetched.records(),
-            Item::Fault(_) => 0,
+            Item::Fault(_) | Item::Place { .. } => 0,
         });
         fetched.sum::<u64>() + u64::try_from(decoded).unwrap_or(u64::MAX)
     }

@@ -42,16 +42,15 @@ impl Face {
         if inner.chooser == Chooser::Program {
             return;
         }
-        inner.put_back_current(|partition| which.contains(partition));
-        for (partition, part) in &mut inner.parts {
-            part.held |= which.contains(partition);
-        }
+        inner.hold(which);
     }
 
     /// A partition that was held stays with this member.
     pub(in crate::consumer) fn release(&self, partition: &TopicPartition) {
         let mut inner = self.lock();
-        if let Some(part) = inner.parts.get_mut(partition) {
+        // Unless nothing is to be read any more, and the group is not left yet.
+        let wanted = inner.chooser != Chooser::Nobody;
+        if let Some(part) = inner.parts.get_mut(partition).filter(|_| wanted) {
             part.held = false;
         }
         inner.list(partition);
@@ -71,7 +70,8 @@ impl Face {
         }
     }
 
-    /// The same at a place that was made up: it is committed like what was read.
+    /// The same at a place that was made up: it is committed like what was read, when all that was
+    /// fetched before it is given out and finished.
     pub(in crate::consumer) fn begin_afresh(
         &self,
         partition: &TopicPartition,
@@ -79,9 +79,17 @@ impl Face {
         offset: i64,
     ) {
         let mut inner = self.lock();
-        let Some(part) = inner.part(partition, position) else { return };
-        let mark = part.begin_at(position, offset);
-        inner.finished.insert(partition.clone(), mark);
+        if inner.part(partition, position).is_none() {
+            return;
+        }
+        if !inner.has_open(partition) {
+            return inner.begin_at(partition, position, offset);
+        }
+        if let Some(part) = inner.parts.get_mut(partition) {
+            part.items.push_back(Item::Place { position, offset });
+        }
+        inner.list(partition);
+        Self::announce(inner);
     }
 
     /// Moves a partition to a place that is still to be found, unless it has moved by itself;
@@ -95,11 +103,6 @@ impl Face {
         let next = inner.id();
         let part = inner.part(partition, position)?;
         part.position = next;
-        for item in &mut part.items {
-            if let Item::Data(fetched) = item {
-                fetched.position = next;
-            }
-        }
         Some(next)
     }
 

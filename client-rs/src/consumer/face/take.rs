@@ -174,7 +174,7 @@ impl Face {
             Look::Rebalance(rebalance) => tell(&rebalance),
         }
         driver::check_may_wait()?;
-        let deadline = clock::now().checked_add(timeout);
+        let deadline = clock::after(timeout);
         let parker = Parker::current();
         let wait = self.wait_id();
         loop {
@@ -188,8 +188,7 @@ impl Face {
                     continue;
                 }
             }
-            let left = deadline
-                .map_or(timeout, |deadline| deadline.saturating_duration_since(clock::now()));
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 self.forget_wait(wait);
                 return self.lock().obstacle.clone().map_or(Ok(None), Err);
@@ -241,6 +240,10 @@ impl Inner {
                     self.list(&partition);
                     return Err(error);
                 }
+                Some(Item::Place { position, offset }) => {
+                    self.begin_at(&partition, position, offset);
+                    self.list(&partition);
+                }
                 None => {}
             }
         }
@@ -282,7 +285,7 @@ impl Inner {
             return Ok(());
         };
         part.decoding = false;
-        if part.position != fetched.position {
+        if !part.is_at(fetched.position) {
             // Sought meanwhile.
             self.list(partition);
             return Ok(());
@@ -300,7 +303,7 @@ impl Inner {
                 let offset = part.next.unwrap_or(fetched.start);
                 self.drop_ready(partition);
                 if let Some(part) = self.parts.get_mut(partition) {
-                    part.position = id;
+                    part.move_to(id);
                 }
                 let partition = partition.clone();
                 return Err((error, Command::Seek { partition, position: id, offset }));
@@ -309,8 +312,7 @@ impl Inner {
         if shared.len() == 0 {
             // All of it was compacted away or is not for showing; reading stands behind it.
             part.next = Some(shared.offset_at(0));
-            self.note_finished();
-            self.finished.insert(partition.clone(), shared.mark(0));
+            self.pass_to(partition, shared.mark(0));
             self.list(partition);
             return Ok(());
         }

@@ -44,7 +44,7 @@ impl Face {
         inner.drop_ready(partition);
         let position = inner.id();
         let Some(part) = inner.parts.get_mut(partition) else { return Ok(()) };
-        part.position = position;
+        part.move_to(position);
         let mark = part.begin_at(position, offset);
         inner.finished.insert(partition.clone(), mark);
         let partition = partition.clone();

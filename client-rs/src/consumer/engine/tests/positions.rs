@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ottla_protocol::{ApiKey, ErrorCode};
+
 use super::script::{Script, part};
 use crate::consumer::face::{Command, Look, WholeBatch};
 use crate::consumer::promise::Promise;
@@ -162,4 +164,54 @@ fn offsets_are_looked_up_also_of_partitions_that_are_not_assigned() {
     let found = promise.wait(Duration::ZERO, "the offsets").unwrap();
     let offset = |index| found[&part(index)].map(|found| found.offset);
     assert_eq!((offset(3), offset(0)), (Some(2), Some(0)));
+}
+
+/// A transaction ends with a record of its own, which most often comes by another fetch.
+#[test]
+fn what_is_never_shown_is_committed_with_what_was_read_before_it() {
+    let mut script = Script::new(&[]);
+    script.append(0, 10);
+    script.append_control(0);
+    script.subscribe();
+    assert_eq!(rest(&mut script), (0..10).collect::<Vec<_>>());
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 11, "else the group is behind for ever");
+    assert_eq!(script.face.lag(&part(0)), Some(0));
+}
+
+#[test]
+fn a_new_place_is_committed_when_all_that_was_fetched_before_it_is_finished() {
+    let mut script = reading("earliest");
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 10, "the second batch is worked on");
+    // All but the first batch is gone, and no epoch tells: what comes next is out of range.
+    script.cut(0, 10);
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.face.stats().resets, 1);
+    assert_eq!(script.committed[&0], 10, "neither is what is ready finished");
+    assert_eq!(script.offsets(5), (20..25).collect::<Vec<_>>());
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 20);
+    assert_eq!(script.offsets(5), (25..30).collect::<Vec<_>>());
+    assert_eq!(script.offsets(5), (0..5).collect::<Vec<_>>());
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 0, "from here on the new place counts");
+    assert_eq!(script.offsets(5), (5..10).collect::<Vec<_>>());
+    assert_eq!(script.face.position(&part(0)), Some(10));
+    script.offsets(5);
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 10);
+    assert_eq!(script.face.stats().dropped_records, 0);
+}
+
+#[test]
+fn a_topic_that_was_not_shown_at_first_is_not_taken_for_a_new_one() {
+    let mut script = Script::new(&[("auto.offset.reset", "latest")]);
+    script.append(0, 10);
+    script.refuse.push_back((ApiKey::Metadata, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    script.subscribe();
+    script.pass(Duration::from_secs(10));
+    assert!(script.refuse.is_empty());
+    script.append(0, 5);
+    assert_eq!(rest(&mut script), (10..15).collect::<Vec<_>>());
 }
