@@ -128,6 +128,16 @@ impl std::fmt::Display for TopicPartition {
     }
 }
 
+/// Whether there can be such a partition.
+pub(crate) fn check_partition(at: &TopicPartition) -> Result<(), Error> {
+    check_topic(&at.topic)?;
+    if at.partition >= 0 {
+        return Ok(());
+    }
+    let text = format!("no partition is {}: the first is 0", at.partition);
+    Err(Error::new(ErrorKind::InvalidPartition, text).with_topic(&at.topic))
+}
+
 /// Kafka's rule for topic names [Topic.validate].
 pub(crate) fn check_topic(name: &str) -> Result<(), Error> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

@@ -97,6 +97,26 @@ fn what_cannot_be_meant_is_refused_at_the_call() {
     assert_eq!(consumer.position(&part), None);
     consumer.commit(Commit::Finished, LIMIT).unwrap();
     consumer.close(LIMIT).unwrap();
+    let impossible = [
+        (TopicPartition::new("a/b", 0), ErrorKind::InvalidTopic),
+        (TopicPartition::new("t", -1), ErrorKind::InvalidPartition),
+    ];
+    let consumer = Consumer::new(&options).unwrap();
+    for (part, kind) in impossible {
+        let one = std::slice::from_ref(&part);
+        assert_eq!(consumer.committed(one, LIMIT).unwrap_err().kind(), kind);
+        assert_eq!(consumer.end_offsets(one, LIMIT).unwrap_err().kind(), kind);
+        let times = [(part.clone(), 7)];
+        assert_eq!(consumer.offsets_for_times(&times, LIMIT).unwrap_err().kind(), kind);
+        assert_eq!(consumer.assign(one).unwrap_err().kind(), kind);
+    }
+    let error = consumer.offsets_for_times(&[(part.clone(), 7), (part, 8)], LIMIT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "a partition has one answer");
+    for pattern in ["(", "a)|(?:b", "a)(?:b"] {
+        let error = consumer.subscribe_pattern(pattern).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{pattern}");
+    }
+    consumer.close(Duration::MAX).unwrap();
     let clash = options.set("heartbeat.interval.ms", "45000").unwrap();
     assert_eq!(Consumer::new(&clash).unwrap_err().kind(), ErrorKind::InvalidOption);
 }

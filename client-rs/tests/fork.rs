@@ -12,7 +12,10 @@ use std::task::{Context, Poll, Waker};
 
 use clients::{nobody, options, producer};
 use cluster::{Cluster, fresh};
-use ottla::{Commit, Consumer, Error, ErrorKind, Outcome, Producer, Record, Sent, TopicPartition};
+use ottla::{
+    Commit, Consumer, ConsumerStats, Error, ErrorKind, Outcome, Producer, Record, Sent,
+    TopicPartition,
+};
 use patience::LIMIT;
 
 /// Seconds after which the child ends by a signal, if a call of its hangs.
@@ -76,6 +79,8 @@ impl Parent {
             refused(consumer.commit(Commit::Finished, LIMIT)),
             refused(consumer.committed(parts, LIMIT)),
             refused(consumer.seek(&part, 1)),
+            consumer.position(&part).is_none() && consumer.current_lag(&part).is_none(),
+            consumer.assignment().is_empty() && consumer.stats() == ConsumerStats::default(),
             refused(consumer.close(LIMIT)),
             polled(consumer.close_async(LIMIT)).is_some_and(refused),
         ];

@@ -189,8 +189,7 @@ impl Admin {
     /// Hands a call to the machine, which is started by the first.
     fn begin(&self, work: Box<dyn Work>, timeout: Duration) -> Result<(), Error> {
         self.own.start()?;
-        let now = clock::now();
-        let deadline = now.checked_add(timeout).unwrap_or_else(|| now + self.api_timeout());
+        let deadline = clock::after(timeout);
         self.own.face.push(work, deadline, self.own.config.calls_max)?;
         self.own.wake.wake();
         Ok(())

@@ -10,7 +10,7 @@ use super::promise::{Promise, Promised};
 use super::{Batch, Consumer, ConsumerRecord, SLACK};
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind};
-use crate::record::TopicPartition;
+use crate::record::{TopicPartition, check_partition};
 use crate::state::lookups;
 
 /// What to commit.
@@ -23,7 +23,7 @@ pub enum Commit<'a> {
     Batch(&'a Batch),
     /// A record, and all before it in its partition.
     Record(&'a ConsumerRecord),
-    /// For each partition the offset from which to read on.
+    /// For each partition the offset from which to read on; of one named twice the last counts.
     Offsets(&'a [(TopicPartition, i64)]),
     /// The same with what is kept beside it.
     OffsetsAndMetadata(&'a [(TopicPartition, OffsetAndMetadata)]),
@@ -104,8 +104,7 @@ impl Consumer {
             return Ok(None);
         }
         let promise = Promise::new();
-        let now = clock::now();
-        let deadline = now.checked_add(timeout).unwrap_or(now + self.own.config.api_timeout);
+        let deadline = clock::after(timeout);
         let known = Some(Arc::clone(&promise));
         self.command(Command::Commit { marks, deadline, promise: known })?;
         Ok(Some(promise))
@@ -159,6 +158,10 @@ impl Consumer {
     }
 
     /// What the group has committed for these partitions, in their order.
+    ///
+    /// They need not be assigned. Faults that may pass are tried again until the time is over;
+    /// `Timeout` then names the last. `InvalidGroup` without `group.id`; `InvalidTopic` and
+    /// `InvalidPartition` for what cannot be.
     pub fn committed(
         &self,
         partitions: &[TopicPartition],
@@ -207,9 +210,9 @@ impl Consumer {
         timeout: Duration,
     ) -> Result<Arc<Promise<CommittedOffsets>>, Error> {
         self.own.check_group("look committed offsets up")?;
+        partitions.iter().try_for_each(check_partition)?;
         let promise = Promise::new();
-        let now = clock::now();
-        let deadline = now.checked_add(timeout).unwrap_or(now + self.own.config.api_timeout);
+        let deadline = clock::after(timeout);
         let known = Arc::clone(&promise);
         let partitions = partitions.to_vec();
         self.command(Command::Lookup { partitions, deadline, promise: known })?;

@@ -49,8 +49,8 @@ impl<W: Want + Unpin> Future for NextOf<W> {
 
 impl<W> Drop for NextOf<W> {
     fn drop(&mut self) {
-        if let Some(wait) = self.wait.filter(|_| self.own.process.is_current()) {
-            self.own.face.forget_wait(wait);
+        if let (Some(wait), Some(face)) = (self.wait, self.own.live()) {
+            face.forget_wait(wait);
         }
     }
 }
@@ -66,6 +66,7 @@ impl Future for Closing {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some((consumer, wait)) = &self.consumer {
+            consumer.own.process.check()?;
             let sleeper = || Sleeper::Task(cx.waker().clone());
             while let Some(rebalance) = consumer.own.face.await_rebalance(*wait, sleeper()) {
                 consumer.tell(&rebalance);
@@ -77,8 +78,9 @@ impl Future for Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        if let Some((consumer, wait)) = &self.consumer {
-            consumer.own.face.forget_wait(*wait);
+        let consumer = self.consumer.as_ref();
+        if let Some((face, wait)) = consumer.and_then(|(one, wait)| Some((one.own.live()?, wait))) {
+            face.forget_wait(*wait);
         }
     }
 }

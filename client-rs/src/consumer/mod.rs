@@ -23,7 +23,7 @@ use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::promise::{self, Promise};
-use crate::record::{TopicPartition, check_topic};
+use crate::record::TopicPartition;
 use crate::state::guard::lock;
 use crate::state::parker::{Parker, Sleeper};
 use crate::state::wake::Wake;
@@ -49,7 +49,9 @@ const SLACK: Duration = Duration::from_millis(50);
 /// that it is told to: see [`Consumer::assign`].
 ///
 /// A handle: clones are the same consumer. It may be used from any thread, but records are meant
-/// to be asked for by one at a time: a call counts as finished what the call before it gave.
+/// to be asked for by one at a time: a call counts as finished what the call before it gave. In a
+/// child of the process that made it calls fail with `Forked`, and those that cannot fail do nothing
+/// and tell of nothing.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -185,13 +187,15 @@ impl Consumer {
     /// its partitions anew. Then [`Self::give_back`] what is left.
     pub fn progress(&self, batch: &Batch, finished: usize, given: usize) -> bool {
         let (finished, given) = (batch.place_of(finished), batch.place_of(given));
-        self.own.face.progress(&batch.shared, finished, given)
+        self.own.live().is_some_and(|face| face.progress(&batch.shared, finished, given))
     }
 
     /// Takes back the records of the batch given last but the first `given`. They are given again
     /// when their partition is, if that is still this consumer's and stands where it stood.
     pub fn give_back(&self, batch: &Batch, given: usize) {
-        self.own.face.give_back(&batch.shared, batch.place_of(given));
+        if let Some(face) = self.own.live() {
+            face.give_back(&batch.shared, batch.place_of(given));
+        }
     }
 
     /// Has `wake` called when records or an error come to be ready, and nothing was before.
@@ -199,13 +203,15 @@ impl Consumer {
     /// Called on a thread of the client's: it must be quick, and must not call the consumer. It is
     /// called again only after a poll has found nothing; so poll until then.
     pub fn on_ready(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.own.face.set_on_ready(Arc::new(wake));
+        if let Some(face) = self.own.live() {
+            face.set_on_ready(Arc::new(wake));
+        }
     }
 
     /// The offset of the next record to be given of a partition; `None` while it is not known, or
     /// the partition is not assigned.
     pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
-        self.own.face.position(partition)
+        self.own.live()?.position(partition)
     }
 
     /// Goes on with a partition from this offset: it is that of the next record given.
@@ -239,17 +245,21 @@ impl Consumer {
     /// Tells that the program lives while it works longer on what it was given than
     /// `max.poll.interval.ms`, which counts anew from here. Unlike a poll it finishes nothing.
     pub fn keep_alive(&self) {
-        self.own.face.keep_alive();
+        if let Some(face) = self.own.live() {
+            face.keep_alive();
+        }
     }
 
     /// Ends a call that waits for records in another thread; if none does, the next one.
     pub fn wakeup(&self) {
-        self.own.face.wakeup();
+        if let Some(face) = self.own.live() {
+            face.wakeup();
+        }
     }
 
     /// Counts since the consumer was made.
     pub fn stats(&self) -> ConsumerStats {
-        self.own.face.stats()
+        self.own.live().map(Face::stats).unwrap_or_default()
     }
 
     /// Commits what is finished, leaves the group, and ends the consumer.
@@ -266,7 +276,7 @@ impl Consumer {
         }
         let running = self.begin_close(timeout);
         let Some(handle) = running else { return Ok(()) };
-        let (wait, deadline) = (self.own.face.wait_id(), clock::now().checked_add(timeout));
+        let (wait, deadline) = (self.own.face.wait_id(), clock::after(timeout));
         let parker = Parker::current();
         while !self.own.closed.is_resolved() {
             // What is being given up is told here, where nothing is polled any more.
@@ -276,7 +286,7 @@ impl Consumer {
                 self.tell(&rebalance);
                 continue;
             }
-            let left = deadline.map_or(timeout, |at| at.saturating_duration_since(clock::now()));
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 break;
             }
@@ -330,6 +340,11 @@ impl fmt::Debug for Consumer {
 }
 
 impl Own {
+    /// The face, but in a child of the process that made it, where its lock may be held for ever.
+    fn live(&self) -> Option<&Face> {
+        self.process.is_current().then_some(&self.face)
+    }
+
     /// What only a consumer with a group can do is refused to one without.
     fn check_group(&self, does: &str) -> Result<(), Error> {
         if self.config.group.is_some() {

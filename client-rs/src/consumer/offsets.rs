@@ -1,5 +1,6 @@
 //! Where partitions begin and end, which offset a time stands for, and how far reading is behind.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use super::promise::{Promise, Promised};
 use super::{Consumer, SLACK};
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind};
-use crate::record::TopicPartition;
+use crate::record::{TopicPartition, check_partition};
 use crate::state::fetcher::Start;
 use crate::state::offsets::{FoundOffset, FoundOffsets};
 
@@ -36,7 +37,8 @@ impl Consumer {
     /// one where there is none.
     ///
     /// They need not be assigned. Faults that may pass are tried again until the time is over;
-    /// `Timeout` then names the last. Kafka: `beginningOffsets`.
+    /// `Timeout` then names the last. `InvalidTopic` and `InvalidPartition` for what cannot be.
+    /// Kafka: `beginningOffsets`.
     pub fn beginning_offsets(
         &self,
         partitions: &[TopicPartition],
@@ -76,7 +78,7 @@ impl Consumer {
     /// The first record of each of these partitions whose time, in ms since the epoch, is the one
     /// given or later; nothing where there is none. Else as [`Self::beginning_offsets`].
     ///
-    /// `InvalidArgument` for a time before the epoch. Kafka: `offsetsForTimes` (KIP-79).
+    /// `InvalidArgument` for a time before the epoch, and for two times of one partition. Kafka: `offsetsForTimes` (KIP-79).
     pub fn offsets_for_times(
         &self,
         times: &[(TopicPartition, i64)],
@@ -110,11 +112,10 @@ impl Consumer {
         records: u64,
         timeout: Duration,
     ) -> Result<i64, Error> {
-        let deadline = clock::now().checked_add(timeout);
+        let deadline = clock::after(timeout);
         let only = std::slice::from_ref(partition);
         let end = self.end_offsets(only, timeout)?;
-        let left =
-            deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(clock::now()));
+        let left = deadline.saturating_duration_since(clock::now());
         let begin = self.beginning_offsets(only, left)?;
         let of = |rows: &[(TopicPartition, i64)]| rows.first().map_or(0, |(_, offset)| *offset);
         let back = i64::try_from(records).unwrap_or(i64::MAX);
@@ -128,7 +129,7 @@ impl Consumer {
     ///
     /// It asks nobody. Kafka: `currentLag` (KIP-695).
     pub fn current_lag(&self, partition: &TopicPartition) -> Option<i64> {
-        self.own.face.lag(partition)
+        self.own.live()?.lag(partition)
     }
 
     fn look_up(
@@ -158,12 +159,9 @@ impl Consumer {
         wanted: &[(TopicPartition, Start)],
         timeout: Duration,
     ) -> Result<Arc<Promise<FoundOffsets>>, Error> {
-        for (partition, _) in wanted {
-            super::check_topic(&partition.topic)?;
-        }
+        wanted.iter().try_for_each(|(partition, _)| check_partition(partition))?;
         let promise = Promise::new();
-        let now = clock::now();
-        let deadline = now.checked_add(timeout).unwrap_or(now + self.own.config.api_timeout);
+        let deadline = clock::after(timeout);
         let (wanted, known) = (wanted.to_vec(), Arc::clone(&promise));
         self.command(Command::Offsets { wanted, deadline, promise: known })?;
         Ok(promise)
@@ -178,6 +176,13 @@ fn by_time(times: &[(TopicPartition, i64)]) -> Result<Vec<(TopicPartition, Start
     if let Some((partition, millis)) = times.iter().find(|(_, millis)| *millis < 0) {
         let text = format!("{millis} is no time to look for in {partition}: the least is 0");
         return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    let mut named = BTreeMap::new();
+    for (partition, millis) in times {
+        if named.insert(partition, millis).is_some_and(|other| other != millis) {
+            let text = format!("{partition} is asked for at two times: a call has one answer");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
     }
     Ok(times.iter().map(|(partition, millis)| (partition.clone(), Start::Time(*millis))).collect())
 }

@@ -37,8 +37,10 @@ impl Consumer {
     ///
     /// Set it before [`Self::subscribe`] to hear of the first ones too.
     pub fn on_rebalance(&self, listener: impl RebalanceListener + 'static) {
-        *lock(&self.own.listener) = Some(Arc::new(listener));
-        self.own.face.listen();
+        if let Some(face) = self.own.live() {
+            *lock(&self.own.listener) = Some(Arc::new(listener));
+            face.listen();
+        }
     }
 
     pub(super) fn tell(&self, rebalance: &Rebalance) {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::face::Command;
-use super::{Consumer, check_topic};
+use super::Consumer;
+use super::face::{Command, Face};
 use crate::error::{Error, ErrorKind};
-use crate::record::TopicPartition;
+use crate::record::{TopicPartition, check_partition, check_topic};
 
 /// Largest size of a pattern of topics once it is compiled.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -35,8 +35,11 @@ impl Consumer {
     /// The syntax is that of the crate `regex`, which is RE2's but for little. `InvalidGroup` without
     /// `group.id`; `InvalidArgument` for a pattern that cannot be read, or grows beyond 1 MiB.
     pub fn subscribe_pattern(&self, pattern: &str) -> Result<(), Error> {
-        let whole = regex::RegexBuilder::new(&format!("^(?:{pattern})$"));
-        let regex = { whole }.size_limit(PATTERN_BYTES_MAX).build().map_err(|fault| {
+        let build =
+            |text: &str| regex::RegexBuilder::new(text).size_limit(PATTERN_BYTES_MAX).build();
+        // By itself first: a `)` that closes nothing must not close what is put around it.
+        let whole = build(pattern).and_then(|_| build(&format!("^(?:{pattern})$")));
+        let regex = whole.map_err(|fault| {
             let shown: String = pattern.chars().take(60).collect();
             let text = format!("`{}` is no pattern of topics", shown.escape_debug());
             Error::new(ErrorKind::InvalidArgument, text).with_source(fault)
@@ -80,16 +83,8 @@ impl Consumer {
     /// # Ok::<(), ottla::Error>(())
     /// ```
     pub fn assign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        let mut wanted = BTreeSet::new();
-        for partition in partitions {
-            check_topic(&partition.topic)?;
-            if partition.partition < 0 {
-                let text = format!("no partition is {}: the first is 0", partition.partition);
-                let error = Error::new(ErrorKind::InvalidPartition, text);
-                return Err(error.with_topic(&partition.topic));
-            }
-            wanted.insert(partition.clone());
-        }
+        partitions.iter().try_for_each(check_partition)?;
+        let wanted: BTreeSet<TopicPartition> = partitions.iter().cloned().collect();
         if wanted.is_empty() {
             return self.unsubscribe();
         }
@@ -97,8 +92,9 @@ impl Consumer {
         self.own.face.assign(wanted)
     }
 
-    /// Reads nothing any more, whether it was subscribed to or assigned. What is finished is
-    /// committed, if `enable.auto.commit` is set, and the group is left.
+    /// Reads nothing any more, whether it was subscribed to or assigned: no record is given out from
+    /// this call on. What is finished is committed, if `enable.auto.commit` is set, and the group is
+    /// left.
     pub fn unsubscribe(&self) -> Result<(), Error> {
         self.own.start()?;
         self.own.face.unsubscribe()
@@ -106,6 +102,6 @@ impl Consumer {
 
     /// The partitions that are this consumer's now.
     pub fn assignment(&self) -> Vec<TopicPartition> {
-        self.own.face.partitions()
+        self.own.live().map(Face::partitions).unwrap_or_default()
     }
 }
