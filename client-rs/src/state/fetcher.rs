@@ -1,6 +1,6 @@
 //! Reading ahead: which partitions to ask whom for, from where, and how much.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,6 +15,8 @@ use crate::state::hash::HashMap;
 pub(crate) mod answers;
 mod ask;
 mod epochs;
+mod filing;
+mod parts;
 mod session;
 pub(crate) mod starts;
 #[cfg(test)]
@@ -24,8 +26,8 @@ mod watch;
 
 pub(crate) use ask::{FetchAsk, FetchLane, FetchPart};
 pub(crate) use epochs::{EpochAnswer, EpochAsk, EpochFound};
+use parts::{Asked, Desk, Lanes, Part, Parts};
 pub(crate) use session::FetchTopics;
-use session::Session;
 pub(crate) use starts::{Start, StartAnswer, StartAsk, StartFound};
 
 /// What a fetcher is told once.
@@ -184,51 +186,24 @@ enum Place {
 }
 
 #[derive(Debug)]
-struct Part {
-    /// Changes with each jump of the position; answers for an older one are stale.
-    position: u64,
-    place: Place,
-    paused: bool,
-    buffered: usize,
-    asked: Option<Token>,
-    retry_at: Option<Instant>,
-    attempt: u32,
-    /// Moved by hand, new or known to have more, and not read up to its end since.
-    urgent: bool,
-    /// Where it ends, as far as was told.
-    end: Option<i64>,
-    /// Epoch of the record before its place; −1 if unknown.
-    read_epoch: i32,
-    /// The newest leader epoch under which its place is known to be good.
-    good_epoch: i32,
-    /// Zero as long as none is known.
-    topic_id: Uuid,
-    /// The follower to read from, and until when.
-    replica: Option<(i32, Instant)>,
-    /// The last answer that was no good.
-    cause: ErrorCode,
-    /// When it last got an answer, or needed none.
-    seen_at: Instant,
-}
-
-#[derive(Debug)]
 struct InFlight {
     broker: i32,
     lane: FetchLane,
     reserved: usize,
     /// As it stood in the request: 0 and −1 have all partitions answered.
     session_epoch: i32,
-    parts: Vec<(TopicPartition, i64)>,
+    /// The partitions that were named, and from where on. In a session more are asked for.
+    named: BTreeMap<TopicPartition, i64>,
 }
 
-#[derive(Debug, Default)]
-struct Lanes {
-    main: Option<Token>,
-    spare: Option<Token>,
-    attempt: u32,
-    retry_at: Option<Instant>,
-    /// What the broker remembers of the main lane's fetches.
-    session: Session,
+impl InFlight {
+    /// How a partition says that it waits for this fetch.
+    const fn asked_by(&self, token: Token) -> Asked {
+        match self.lane {
+            FetchLane::Main => Asked::Main(self.broker),
+            FetchLane::Spare => Asked::Spare(token),
+        }
+    }
 }
 
 /// The fetcher's machine.
@@ -236,11 +211,13 @@ struct Lanes {
 pub(crate) struct Fetcher {
     config: FetchConfig,
     pace: Pace,
-    parts: HashMap<TopicPartition, Part>,
-    /// In the order in which they are asked for; the first moves on with each fetch.
-    order: Vec<TopicPartition>,
-    first: usize,
-    lanes: HashMap<i32, Lanes>,
+    parts: Parts,
+    desk: Desk,
+    lanes: BTreeMap<i32, Lanes>,
+    /// Where the search for a broker to ask begins: behind the one that was asked last.
+    next_broker: i32,
+    /// Below how many bytes a partition is asked for, and for how many, when that was last looked at.
+    terms: (usize, usize),
     in_flight: HashMap<Token, InFlight>,
     starts: HashMap<Token, Vec<(TopicPartition, u64)>>,
     checks: HashMap<Token, Vec<(TopicPartition, Leader)>>,
@@ -260,10 +237,11 @@ impl Fetcher {
         Self {
             config,
             pace,
-            parts: HashMap::default(),
-            order: Vec::new(),
-            first: 0,
-            lanes: HashMap::default(),
+            parts: Parts::default(),
+            desk: Desk::default(),
+            lanes: BTreeMap::new(),
+            next_broker: 0,
+            terms: (0, 0),
             in_flight: HashMap::default(),
             starts: HashMap::default(),
             checks: HashMap::default(),
@@ -291,33 +269,16 @@ impl Fetcher {
     /// Takes a partition on, without a place to begin at yet.
     pub(crate) fn assign(&mut self, partition: TopicPartition, position: u64, now: Instant) {
         self.remove(&partition);
-        let part = Part {
-            position,
-            place: Place::Unknown,
-            paused: false,
-            buffered: 0,
-            asked: None,
-            retry_at: None,
-            attempt: 0,
-            urgent: true,
-            end: None,
-            read_epoch: -1,
-            good_epoch: -1,
-            topic_id: Uuid::ZERO,
-            replica: None,
-            cause: ErrorCode::NONE,
-            seen_at: now,
-        };
         self.watch_at.get_or_insert(now + watch::PATIENCE);
-        self.order.push(partition.clone());
-        self.parts.insert(partition, part);
+        self.parts.insert(partition.clone(), Part::new(position, now));
+        self.touch(&partition);
     }
 
     /// Gives a partition up; answers about it are stale from now on.
     pub(crate) fn remove(&mut self, partition: &TopicPartition) {
-        if let Some(part) = self.parts.remove(partition) {
+        if let Some(mut part) = self.parts.remove(partition) {
             self.buffered -= part.buffered;
-            self.order.retain(|other| other != partition);
+            part.strike(partition, &mut self.lanes, &mut self.desk);
             self.feed(partition);
         }
     }
@@ -387,15 +348,16 @@ impl Fetcher {
             part.urgent = true;
             (part.read_epoch, part.good_epoch) = (-1, -1);
             self.feed(partition);
+            self.touch(partition);
         }
     }
 
     /// Fetches no more of a partition, or goes on.
     pub(crate) fn set_paused(&mut self, partition: &TopicPartition, paused: bool) {
-        if let Some(part) = self.parts.get_mut(partition) {
+        self.change(partition, |part| {
+            part.urgent |= part.paused && !paused && part.buffered == 0;
             part.paused = paused;
-            part.urgent |= !paused && part.buffered == 0;
-        }
+        });
         if paused {
             self.feed(partition);
         }
@@ -407,6 +369,7 @@ impl Fetcher {
             let bytes = bytes.min(part.buffered);
             part.buffered -= bytes;
             self.buffered -= bytes;
+            self.touch(partition);
         }
     }
 
@@ -427,8 +390,8 @@ impl Fetcher {
     }
 
     /// Whether no more room is to be had by waiting: what is buffered is paused, nothing is asked.
-    fn is_drained(&self) -> bool {
-        self.reserved == 0 && self.parts.values().all(|part| part.paused || part.buffered == 0)
+    const fn is_drained(&self) -> bool {
+        self.reserved == 0 && self.desk.holding == 0
     }
 
     /// What the owner must do or pass on.
@@ -438,21 +401,7 @@ impl Fetcher {
 
     /// When a poll for requests is worth a call again.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        let parts = self.parts.values().map(|part| part.retry_at);
         let lanes = self.lanes.values().map(|lanes| lanes.retry_at);
-        soonest(now, parts.chain(lanes).chain([self.watch_at]))
-    }
-}
-
-impl Part {
-    /// Leaves it alone for a pause that grows from one failure to the next.
-    fn pause(&mut self, pace: &mut Pace, now: Instant) {
-        self.retry_at = Some(now + pace.delay(self.attempt));
-        self.attempt = self.attempt.saturating_add(1);
-    }
-
-    /// Whether its pause is over, if it has one.
-    fn is_due(&self, now: Instant) -> bool {
-        self.retry_at.is_none_or(|retry_at| retry_at <= now)
+        soonest(now, lanes.chain([self.desk.next_timer(now), self.watch_at]))
     }
 }

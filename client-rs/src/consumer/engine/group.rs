@@ -185,8 +185,9 @@ impl Engine {
                 Event::PartitionsLost { partitions }
             }
         });
+        let known: BTreeSet<&TopicPartition> = kept.iter().collect();
         let fresh: Vec<TopicPartition> =
-            partitions.iter().filter(|partition| !kept.contains(partition)).cloned().collect();
+            partitions.iter().filter(|partition| !known.contains(partition)).cloned().collect();
         let mut placing = Vec::with_capacity(fresh.len());
         for partition in &fresh {
             let (lease, position) = (self.face.id(), self.face.id());

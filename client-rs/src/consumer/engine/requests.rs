@@ -142,6 +142,8 @@ impl Engine {
     }
 
     fn ask_leaders(&mut self, cx: &mut Context<'_>) {
+        // What the machines have said since may have changed it.
+        self.see_leaders(cx);
         let cluster = Arc::clone(cx.metadata.cluster());
         self.fetcher.handle_timeout(&*cluster, cx.now);
         while let Some((token, ask)) = self.fetcher.poll_checks(&*cluster, &mut self.tokens, cx.now)

@@ -12,8 +12,6 @@ use super::{
     InFlight, Place,
 };
 use crate::error::Error;
-use crate::record::TopicPartition;
-use crate::state::hash::HashMap;
 use crate::state::token::Token;
 
 /// What to do about an error code.
@@ -62,41 +60,78 @@ impl Fetcher {
             return;
         };
         self.reserved -= sent.reserved;
-        let failed = self.note_lane(&sent, &answer, now);
-        let mut answers: HashMap<TopicPartition, FetchedPart> = answer
-            .map(|answer| answer.parts)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|part| (part.partition.clone(), part))
-            .collect();
-        for (partition, offset) in sent.parts {
-            let answer = answers.remove(&partition);
-            let current = self.parts.get_mut(&partition);
-            let Some(part) =
-                current.filter(|part| part.asked == Some(token) || left_out("assignment_token"))
-            else {
-                // A stale answer: revoked, sought, or led by another since it was asked.
-                let records =
-                    answer.map_or(0, |answer| walk::records_from(offset, batches(&answer.records)));
-                if records > 0 {
-                    self.events.push_back(FetchEvent::Dropped { records });
-                }
-                continue;
-            };
-            part.asked = None;
-            match (failed, answer) {
-                (Some(code), _) => {
-                    part.cause = code;
-                    part.replica.take_if(|(node, _)| *node == sent.broker);
-                }
-                (None, Some(answer)) => self.handle_part(answer, offset, sent.broker, now),
+        if let Some(code) = self.note_lane(&sent, &answer, now) {
+            return self.handle_failed(&sent, token, code);
+        }
+        for row in answer.map(|answer| answer.parts).unwrap_or_default() {
+            self.handle_row(row, &sent, token, now);
+        }
+        let asked = sent.asked_by(token);
+        for partition in sent.named.keys() {
+            let part = self.parts.get_mut(partition);
+            let Some(part) = part.filter(|part| part.asked == Some(asked)) else { continue };
+            if SessionAsk::is_full(sent.session_epoch) {
+                part.asked = None;
+                part.pause(&mut self.pace, now);
+            } else {
                 // KIP-227: what a session does not mention has no news.
-                (None, None) if !SessionAsk::is_full(sent.session_epoch) => {
-                    (part.seen_at, part.urgent, part.cause) = (now, false, ErrorCode::NONE);
-                }
-                (None, None) => part.pause(&mut self.pace, now),
+                (part.seen_at, part.urgent, part.cause) = (now, false, ErrorCode::NONE);
+            }
+            self.touch(partition);
+        }
+        let lanes = self.lanes.entry(sent.broker).or_default();
+        if sent.lane == FetchLane::Main {
+            lanes.seen_at = Some(now);
+            lanes.answers += 1;
+            // What is not to stand there any more can be taken out now.
+            for partition in lanes.review.clone() {
+                self.touch(&partition);
             }
         }
+    }
+
+    /// Nothing came of a fetch: its partitions are to be asked for anew.
+    fn handle_failed(&mut self, sent: &InFlight, token: Token, code: ErrorCode) {
+        let asked = sent.asked_by(token);
+        let partitions = match sent.lane {
+            FetchLane::Main => self.lanes.entry(sent.broker).or_default().session.partitions(),
+            FetchLane::Spare => sent.named.keys().cloned().collect(),
+        };
+        for partition in partitions {
+            let part = self.parts.get_mut(&partition);
+            let Some(part) = part.filter(|part| part.asked == Some(asked)) else { continue };
+            (part.asked, part.cause) = (None, code);
+            part.replica.take_if(|(node, _)| *node == sent.broker);
+            self.feed(&partition);
+            self.touch(&partition);
+        }
+    }
+
+    fn handle_row(&mut self, row: FetchedPart, sent: &InFlight, token: Token, now: Instant) {
+        let partition = row.partition.clone();
+        let told = || self.lanes.get(&sent.broker)?.session.offset_of(&partition);
+        let told = if sent.lane == FetchLane::Main { told() } else { None };
+        let Some(offset) = told.or_else(|| sent.named.get(&partition).copied()) else {
+            // Nobody asked.
+            return;
+        };
+        let asked = sent.asked_by(token);
+        let part = self.parts.get_mut(&partition);
+        let Some(part) =
+            part.filter(|part| part.asked == Some(asked) || left_out("assignment_token"))
+        else {
+            // A stale answer: revoked, sought, or led by another since it was asked.
+            let records = walk::records_from(offset, batches(&row.records));
+            if records > 0 {
+                self.events.push_back(FetchEvent::Dropped { records });
+            }
+            return;
+        };
+        part.asked = None;
+        // Whatever it says: if there is no room again, that is found again.
+        self.feed(&partition);
+        self.handle_part(row, offset, sent.broker, now);
+        self.touch(&partition);
     }
 
     /// What an answer says of the broker as a whole; the code, or none at all, if it failed.
@@ -198,9 +233,6 @@ impl Fetcher {
         self.batch_bytes_seen = self.batch_bytes_seen.max(found.largest);
         let partition = answer.partition.clone();
         let starves = found.refused.filter(|_| found.next == offset);
-        if found.next > offset {
-            self.feed(&partition);
-        }
         let Some(part) = self.parts.get_mut(&partition) else { return };
         let (position, high_watermark) = (part.position, answer.high_watermark);
         part.place = Place::At(found.next);

@@ -1,9 +1,11 @@
 //! The next fetch: whose turn it is, what it may bring, and what of it must be said.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::session::SessionAsk;
-use super::{FetchEvent, Fetcher, InFlight, Leader, Leaders, Part, Place};
+use super::parts::Asked;
+use super::session::{SessionAsk, take_turns};
+use super::{Fetcher, InFlight, Leader, Leaders, Place};
 use crate::record::TopicPartition;
 use crate::state::token::{Token, Tokens};
 
@@ -47,34 +49,34 @@ impl Fetcher {
         tokens: &mut Tokens,
         now: Instant,
     ) -> Option<(Token, FetchAsk)> {
+        self.sort_news(leaders, now);
         if !self.has_room() {
             return None;
         }
-        let (broker, lane) = self.choose(leaders, now)?;
+        let (broker, lane) = self.choose(now)?;
+        self.next_broker = broker.wrapping_add(1);
         let token = tokens.next();
-        let parts = self.gather(broker, lane, leaders, token, now);
-        self.first = self.first.wrapping_add(1) % self.order.len().max(1);
-        let wish = parts.iter().map(|part| part.max_bytes).fold(0, usize::saturating_add);
+        let (session, parts, wish) = match lane {
+            FetchLane::Main => self.gather_main(broker, leaders),
+            FetchLane::Spare => self.gather_spare(broker, token, leaders),
+        };
         // A batch larger than the budget needs all of it, and once a little more.
         let limit = self.starved.as_ref().map_or(self.config.max_bytes, |(_, need)| *need);
         let max_bytes = wish.min(limit.max(self.config.max_bytes));
         let reserved = max_bytes.min(self.free()).min(self.share(lane));
         self.reserved += reserved;
         // As much as one partition may give is enough: for more it might be waited in vain.
-        let each = parts.iter().map(|part| part.max_bytes).max().unwrap_or(0);
-        let asked = parts.iter().map(|part| (part.partition.clone(), part.offset)).collect();
+        let each = self.starved.as_ref().map_or(self.terms.1, |(_, need)| *need);
+        let named = parts.iter().map(|part| (part.partition.clone(), part.offset)).collect();
         let lanes = self.lanes.entry(broker).or_default();
         lanes.retry_at = None;
-        let (slot, max_wait, session, parts) = match lane {
-            FetchLane::Main => {
-                let (session, parts) = lanes.session.ask(parts);
-                (&mut lanes.main, self.config.max_wait, session, parts)
-            }
-            FetchLane::Spare => (&mut lanes.spare, Duration::ZERO, SessionAsk::none(&parts), parts),
+        let (slot, max_wait) = match lane {
+            FetchLane::Main => (&mut lanes.main, self.config.max_wait),
+            FetchLane::Spare => (&mut lanes.spare, Duration::ZERO),
         };
         *slot = Some(token);
         let session_epoch = session.epoch;
-        let sent = InFlight { broker, lane, reserved, session_epoch, parts: asked };
+        let sent = InFlight { broker, lane, reserved, session_epoch, named };
         self.in_flight.insert(token, sent);
         let max_bytes = if self.starved.is_some() { max_bytes } else { reserved };
         let enough = i32::try_from(each.min(max_bytes)).unwrap_or(i32::MAX);
@@ -115,11 +117,14 @@ impl Fetcher {
 
     /// Most of the budget that a fetch may take: of one that the broker may hold, half, if another
     /// partition has more to give as soon as the application has taken what it gave.
-    fn share(&self, lane: FetchLane) -> usize {
-        let more = |part: &Part| part.urgent && part.asked.is_none() && !part.paused;
-        let held = lane == FetchLane::Main && self.starved.is_none();
-        let halved = held && self.parts.values().any(more);
-        if halved { (self.config.budget / 2).max(1) } else { self.config.budget }
+    const fn share(&self, lane: FetchLane) -> usize {
+        match lane {
+            FetchLane::Main if self.desk.more > 0 => {
+                let half = self.config.budget / 2;
+                if half > 0 { half } else { 1 }
+            }
+            FetchLane::Main | FetchLane::Spare => self.config.budget,
+        }
     }
 
     /// Whether there is room for an answer that is worth its question. A partition whose batch found
@@ -132,100 +137,113 @@ impl Fetcher {
                 }
                 (*need).min(self.config.budget)
             }
-            None => self.part_bytes_max().max(1).min(self.config.budget / 2).max(1),
+            None => self.terms.1.max(1).min(self.config.budget / 2).max(1),
         };
         self.free() >= needed
     }
 
-    /// The partitions of the next fetch of a broker, marked as asked.
-    fn gather(
+    /// The next broker that has something to be asked for now, and by which lane.
+    fn choose(&self, now: Instant) -> Option<(i32, FetchLane)> {
+        if let Some((starved, _)) = &self.starved {
+            let node = self.parts.get(starved)?.filed.ready_at?;
+            let lanes = self.lanes.get(&node)?;
+            // Its batch is there: the session of the others, who wait for it, is left as it is.
+            let free = lanes.is_due(now) && lanes.spare.is_none();
+            return free.then_some((node, FetchLane::Spare));
+        }
+        let (before, after) = (..self.next_broker, self.next_broker..);
+        let mut nodes = self.lanes.range(after).chain(self.lanes.range(before));
+        nodes.find_map(|(&node, lanes)| {
+            if !lanes.is_due(now) {
+                return None;
+            }
+            if lanes.main.is_none() {
+                return lanes.has_any().then_some((node, FetchLane::Main));
+            }
+            // A fetch that the broker holds must not delay records that are there.
+            let more = lanes.spare.is_none() && !lanes.urgent.is_empty();
+            more.then_some((node, FetchLane::Spare))
+        })
+    }
+
+    /// The broker's next main fetch: what is to be said of its session, the partitions that must be
+    /// named, and how many bytes all together may bring.
+    fn gather_main(
         &mut self,
         broker: i32,
-        lane: FetchLane,
         leaders: &impl Leaders,
+    ) -> (SessionAsk, Vec<FetchPart>, usize) {
+        let lanes = self.lanes.entry(broker).or_default();
+        let mut ready = std::mem::take(&mut lanes.urgent);
+        ready.append(&mut lanes.ready);
+        let review = std::mem::take(&mut lanes.review);
+        let max_bytes = self.terms.1;
+        let mut parts = Vec::with_capacity(ready.len());
+        for partition in ready {
+            parts.extend(self.mark_asked(&partition, Asked::Main(broker), max_bytes, leaders));
+        }
+        let mut gone = Vec::new();
+        for partition in review {
+            let part = self.parts.get(&partition);
+            let Some(part) = part.filter(|part| part.stands_at() == Some(broker)) else {
+                gone.push(partition);
+                continue;
+            };
+            if let (Place::At(offset), Some(leader)) = (part.place, leaders.leader(&partition)) {
+                parts.push(FetchPart { partition, leader, offset, max_bytes });
+            }
+        }
+        let lanes = self.lanes.entry(broker).or_default();
+        let wish = max_bytes.saturating_mul(lanes.standing);
+        let (session, parts) = lanes.session.ask(parts, gone);
+        (session, parts, wish)
+    }
+
+    /// The broker's next fetch beside its main one: what is known to have more, or the one partition
+    /// that all others wait for.
+    fn gather_spare(
+        &mut self,
+        broker: i32,
         token: Token,
-        now: Instant,
-    ) -> Vec<FetchPart> {
-        let (refill_below, max_bytes) = (self.refill_below(), self.part_bytes_max());
-        let mut parts = Vec::new();
-        for index in 0..self.order.len() {
-            let Some(partition) = self.order.get((self.first + index) % self.order.len()) else {
-                break;
-            };
-            let need = match &self.starved {
-                Some((starved, need)) if starved == partition => *need,
-                Some(_) => continue,
-                None => max_bytes,
-            };
-            let Some(part) = self.parts.get_mut(partition) else { continue };
-            let Some(offset) = part.wanted(refill_below, now) else { continue };
-            let Some(leader) = leaders.leader(partition) else { continue };
-            let read_here = part.source(leader, leaders, now) == broker;
-            if !read_here || part.turns_to_check(leader) {
-                continue;
-            }
-            if lane == FetchLane::Spare && !part.urgent {
-                continue;
-            }
+        leaders: &impl Leaders,
+    ) -> (SessionAsk, Vec<FetchPart>, usize) {
+        let (due, max_bytes) = if let Some((starved, need)) = &self.starved {
+            (BTreeSet::from([starved.clone()]), *need)
+        } else {
+            let lanes = self.lanes.entry(broker).or_default();
+            (std::mem::take(&mut lanes.urgent), self.terms.1)
+        };
+        let mut parts = Vec::with_capacity(due.len());
+        for partition in due {
+            parts.extend(self.mark_asked(&partition, Asked::Spare(token), max_bytes, leaders));
+        }
+        take_turns(&mut parts, &mut self.lanes.entry(broker).or_default().first);
+        let wish = max_bytes.saturating_mul(parts.len());
+        (SessionAsk::none(&parts), parts, wish)
+    }
+
+    fn mark_asked(
+        &mut self,
+        partition: &TopicPartition,
+        asked: Asked,
+        max_bytes: usize,
+        leaders: &impl Leaders,
+    ) -> Option<FetchPart> {
+        let leader = leaders.leader(partition);
+        let part = self.parts.get_mut(partition)?;
+        let found = if let Place::At(offset) = part.place {
+            leader.map(|leader| (offset, leader))
+        } else {
+            None
+        };
+        if let Some((_, leader)) = found {
             if part.topic_id.is_zero() {
                 part.topic_id = leader.topic_id;
             }
-            part.asked = Some(token);
-            part.retry_at = None;
-            parts.push(FetchPart { partition: partition.clone(), leader, offset, max_bytes: need });
+            part.asked = Some(asked);
         }
-        parts
-    }
-
-    /// The first broker that a wanted partition can be asked of now, and by which lane.
-    fn choose(&mut self, leaders: &impl Leaders, now: Instant) -> Option<(i32, FetchLane)> {
-        let refill_below = self.refill_below();
-        for partition in &self.order {
-            if self.starved.as_ref().is_some_and(|(starved, _)| starved != partition) {
-                continue;
-            }
-            let Some(part) = self.parts.get_mut(partition) else { continue };
-            if part.wanted(refill_below, now).is_none() {
-                continue;
-            }
-            let Some(leader) = leaders.leader(partition) else {
-                part.pause(&mut self.pace, now);
-                self.events.push_back(FetchEvent::Refresh);
-                continue;
-            };
-            if part.turns_to_check(leader) {
-                continue;
-            }
-            let node = part.source(leader, leaders, now);
-            let lanes = self.lanes.entry(node).or_default();
-            if lanes.retry_at.is_some_and(|retry_at| retry_at > now) {
-                continue;
-            }
-            if lanes.main.is_none() {
-                return Some((node, FetchLane::Main));
-            }
-            // A fetch that the broker holds must not delay records that are there.
-            if lanes.spare.is_none() && part.urgent {
-                return Some((node, FetchLane::Spare));
-            }
-        }
-        None
-    }
-}
-
-impl Part {
-    /// The offset to fetch from, if it is time to.
-    fn wanted(&self, refill_below: usize, now: Instant) -> Option<i64> {
-        let Place::At(offset) = self.place else { return None };
-        let free = self.asked.is_none() && !self.paused && self.buffered < refill_below;
-        (free && self.is_due(now)).then_some(offset)
-    }
-
-    /// The broker to read from: the replica that the leader named, while that stands, or the leader.
-    pub(super) fn source(&mut self, leader: Leader, leaders: &impl Leaders, now: Instant) -> i32 {
-        let standing =
-            self.replica.filter(|&(node, until)| until > now && leaders.has_broker(node));
-        self.replica = standing;
-        standing.map_or(leader.node, |(node, _)| node)
+        self.touch(partition);
+        let (offset, leader) = found?;
+        Some(FetchPart { partition: partition.clone(), leader, offset, max_bytes })
     }
 }

@@ -6,9 +6,11 @@ use std::time::Instant;
 use ottla_protocol::ErrorCode;
 
 use super::answers::{Verdict, verdict};
-use super::{FetchEvent, FetchFault, Fetcher, Leader, Leaders, Part, Place};
+use super::parts::Part;
+use super::{FetchEvent, FetchFault, Fetcher, Leader, Leaders, Place};
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
+use crate::state::hash::HashMap;
 use crate::state::token::{Token, Tokens};
 
 /// An OffsetForLeaderEpoch request: each partition with the epoch whose end is asked for.
@@ -41,8 +43,7 @@ impl Fetcher {
     /// Under a new leader epoch what was asked before is dropped: the old leader may have answered
     /// with records that the new one never had.
     pub(crate) fn handle_leaders(&mut self, leaders: &impl Leaders) {
-        for partition in &self.order {
-            let Some(part) = self.parts.get_mut(partition) else { continue };
+        for (partition, part) in self.parts.iter_mut() {
             let Some(leader) = leaders.leader(partition) else { continue };
             let known = std::mem::replace(&mut part.topic_id, leader.topic_id);
             if known != leader.topic_id && !known.is_zero() && !leader.topic_id.is_zero() {
@@ -62,6 +63,7 @@ impl Fetcher {
             }
             part.turns_to_check(leader);
         }
+        self.touch_all();
     }
 
     /// A question after the ends of epochs to send, if one is due.
@@ -73,16 +75,12 @@ impl Fetcher {
     ) -> Option<(Token, EpochAsk)> {
         let mut ask: Option<(Token, EpochAsk)> = None;
         let mut asked_of = Vec::new();
-        for partition in &self.order {
-            let Some(part) = self.parts.get_mut(partition) else { continue };
-            let due = part.is_due(now);
+        self.tick(now);
+        for partition in self.desk.checking.clone() {
+            let Some(part) = self.parts.get_mut(&partition) else { continue };
             let Place::Checking { asked: asked @ None, .. } = &mut part.place else { continue };
-            if !due {
-                continue;
-            }
-            let Some(leader) = leaders.leader(partition) else {
-                part.pause(&mut self.pace, now);
-                self.events.push_back(FetchEvent::Refresh);
+            let Some(leader) = leaders.leader(&partition) else {
+                self.handle_leaderless(&partition, now);
                 continue;
             };
             let (token, ask) = ask.get_or_insert_with(|| {
@@ -90,9 +88,9 @@ impl Fetcher {
             });
             if ask.broker == leader.node {
                 *asked = Some(*token);
-                part.retry_at = None;
                 asked_of.push((partition.clone(), leader));
                 ask.parts.push((partition.clone(), leader, part.read_epoch));
+                self.touch(&partition);
             }
         }
         if let Some((token, _)) = &ask {
@@ -113,7 +111,9 @@ impl Fetcher {
         let untold =
             answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnsupportedVersion);
         let found = answer.map(|answer| answer.parts).unwrap_or_default();
+        let found: HashMap<_, _> = found.iter().map(|row| (&row.partition, row)).collect();
         for (partition, leader) in asked {
+            let whose = partition.clone();
             let Some(part) = self.parts.get_mut(&partition) else { continue };
             let offset = match part.place {
                 Place::Checking { offset, asked: Some(asked) } if asked == token => offset,
@@ -121,7 +121,7 @@ impl Fetcher {
                 _ => continue,
             };
             part.place = Place::Checking { offset, asked: None };
-            let row = found.iter().find(|found| found.partition == partition);
+            let row = found.get(&partition).copied();
             match row.map(|row| (verdict(row.error), row)) {
                 Some((Verdict::Good, row)) => {
                     // An end that the leader does not know is no loss.
@@ -152,6 +152,7 @@ impl Fetcher {
                     self.events.push_back(FetchEvent::Refresh);
                 }
             }
+            self.touch(&whose);
         }
     }
 }

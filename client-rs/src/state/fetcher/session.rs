@@ -1,10 +1,11 @@
 //! What a broker remembers of a consumer's fetches, so that only changes are told (KIP-227).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::{ErrorCode, Uuid};
 
-use super::FetchPart;
+use super::{FetchPart, Leader};
 use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
@@ -35,6 +36,10 @@ impl FetchTopics {
     /// The topic of a name.
     pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<str>> {
         self.names.get_key_value(name).map(|(name, _)| name)
+    }
+
+    fn has(&self, name: &str, id: Uuid) -> bool {
+        self.names.get(name) == Some(&id)
     }
 
     /// The topic of an id.
@@ -71,6 +76,18 @@ impl SessionAsk {
     }
 }
 
+/// Puts the partition behind the one that was first the last time to the front of all these, which
+/// are sorted.
+pub(super) fn take_turns(parts: &mut [FetchPart], first: &mut Option<TopicPartition>) {
+    let before = first.take();
+    let done = |part: &FetchPart| before.as_ref().is_some_and(|before| part.partition <= *before);
+    let front = parts.partition_point(done);
+    if front < parts.len() {
+        parts.rotate_left(front);
+    }
+    *first = parts.first().map(|part| part.partition.clone());
+}
+
 fn topic_of(part: &FetchPart) -> (&Arc<str>, Uuid) {
     (&part.partition.topic, part.leader.topic_id)
 }
@@ -82,8 +99,7 @@ fn all_ids_known(parts: &[FetchPart]) -> bool {
 /// What was told last of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
-    topic_id: Uuid,
-    leader_epoch: i32,
+    leader: Leader,
     offset: i64,
     max_bytes: usize,
 }
@@ -95,58 +111,97 @@ pub(super) struct Session {
     /// Of the next request.
     epoch: i32,
     by_id: bool,
-    told: HashMap<TopicPartition, (Told, u64)>,
-    rounds: u64,
+    told: BTreeMap<TopicPartition, Told>,
+    /// Of those told, how many are of topics without an id.
+    nameless: usize,
     topics: Arc<FetchTopics>,
+    /// The first partition of the last request that named all: the next begins behind it.
+    first: Option<TopicPartition>,
 }
 
 impl Session {
-    /// What to say so that the broker answers for these partitions and no others; of the partitions
-    /// those are left that must be named.
-    pub(super) fn ask(&mut self, parts: Vec<FetchPart>) -> (SessionAsk, Vec<FetchPart>) {
-        let by_id = all_ids_known(&parts);
+    /// What to say so that the broker also answers for these partitions, and no more for those that
+    /// are gone; of the partitions those are given back that must be named.
+    pub(super) fn ask(
+        &mut self,
+        parts: Vec<FetchPart>,
+        gone: Vec<TopicPartition>,
+    ) -> (SessionAsk, Vec<FetchPart>) {
+        let mut forgotten = Vec::new();
+        for partition in gone {
+            if let Some(told) = self.told.remove(&partition) {
+                self.nameless -= usize::from(told.leader.topic_id.is_zero());
+                forgotten.push((partition, told.leader.topic_id));
+            }
+        }
+        let mut changed = Vec::with_capacity(parts.len());
+        for part in parts {
+            let id = part.leader.topic_id;
+            let told = Told { leader: part.leader, offset: part.offset, max_bytes: part.max_bytes };
+            let known = self.told.insert(part.partition.clone(), told);
+            self.nameless += usize::from(id.is_zero());
+            if let Some(known) = known {
+                self.nameless -= usize::from(known.leader.topic_id.is_zero());
+                if known == told {
+                    continue;
+                }
+                if known.leader.topic_id != id {
+                    forgotten.push((part.partition.clone(), known.leader.topic_id));
+                }
+            }
+            changed.push(part);
+        }
+        let by_id = self.nameless == 0;
         if by_id != self.by_id {
             self.restart();
         }
         self.by_id = by_id;
         if self.epoch == NEW {
-            self.told.clear();
+            forgotten.clear();
+            changed = self.all();
         }
-        self.rounds += 1;
-        let round = self.rounds;
-        let mut forgotten = Vec::new();
-        let mut fresh = self.epoch == NEW;
-        let changed: Vec<FetchPart> = parts
-            .into_iter()
-            .filter(|part| {
-                let told = Told {
-                    topic_id: part.leader.topic_id,
-                    leader_epoch: part.leader.epoch,
-                    offset: part.offset,
-                    max_bytes: part.max_bytes,
-                };
-                let known = self.told.insert(part.partition.clone(), (told, round));
-                if let Some((known, _)) = known.filter(|(it, _)| it.topic_id != told.topic_id) {
-                    forgotten.push((part.partition.clone(), known.topic_id));
-                }
-                fresh |= known.is_none_or(|(known, _)| known.topic_id != told.topic_id);
-                known.is_none_or(|(known, _)| known != told)
-            })
-            .collect();
-        self.told.retain(|partition, (told, seen)| {
-            if *seen != round {
-                forgotten.push((partition.clone(), told.topic_id));
-            }
-            *seen == round
-        });
-        if fresh {
+        if !changed.iter().map(topic_of).all(|(name, id)| self.topics.has(name, id)) {
             let known = self.told.iter();
-            let topics = known.map(|(partition, (told, _))| (&partition.topic, told.topic_id));
+            let topics = known.map(|(partition, told)| (&partition.topic, told.leader.topic_id));
             self.topics = FetchTopics::of(topics);
         }
         forgotten.sort_unstable();
         let (id, epoch, topics) = (self.id, self.epoch, Arc::clone(&self.topics));
         (SessionAsk { id, epoch, forgotten, topics, by_id }, changed)
+    }
+
+    /// All partitions, each time with another of them in front.
+    fn all(&mut self) -> Vec<FetchPart> {
+        let all = self.told.iter().map(|(partition, told)| FetchPart {
+            partition: partition.clone(),
+            leader: told.leader,
+            offset: told.offset,
+            max_bytes: told.max_bytes,
+        });
+        let mut all: Vec<FetchPart> = all.collect();
+        take_turns(&mut all, &mut self.first);
+        all
+    }
+
+    /// The partitions that the broker was told to answer for.
+    pub(super) fn partitions(&self) -> Vec<TopicPartition> {
+        self.told.keys().cloned().collect()
+    }
+
+    /// From which offset on the broker was told to answer for a partition.
+    pub(super) fn offset_of(&self, partition: &TopicPartition) -> Option<i64> {
+        self.told.get(partition).map(|told| told.offset)
+    }
+
+    /// Whether this is what the broker was told last of a partition.
+    pub(super) fn has_told(
+        &self,
+        partition: &TopicPartition,
+        leader: Leader,
+        offset: i64,
+        max_bytes: usize,
+    ) -> bool {
+        self.told.get(partition) == Some(&Told { leader, offset, max_bytes })
     }
 
     /// The request with that epoch was answered under this session.
@@ -157,7 +212,7 @@ impl Session {
         }
         if session <= 0 {
             // The broker keeps none, or no longer.
-            *self = Self { by_id: self.by_id, rounds: self.rounds, ..Self::default() };
+            (self.id, self.epoch) = (0, NEW);
         } else if asked_epoch == NEW {
             (self.id, self.epoch) = (session, NEW + 1);
         } else if session == self.id {
@@ -184,8 +239,9 @@ impl Session {
 
     /// What to say so that the broker forgets the session, if it keeps one.
     pub(super) fn end(&mut self) -> Option<SessionAsk> {
-        let ended = std::mem::take(self);
-        (ended.id != 0).then(|| SessionAsk { id: ended.id, by_id: true, ..SessionAsk::none(&[]) })
+        let id = std::mem::take(&mut self.id);
+        self.restart();
+        (id != 0).then(|| SessionAsk { id, by_id: true, ..SessionAsk::none(&[]) })
     }
 
     /// Says all again by the next request, and ends what the broker may still keep.

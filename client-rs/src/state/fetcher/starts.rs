@@ -7,6 +7,7 @@ use ottla_protocol::ErrorCode;
 use super::{FetchEvent, FetchFault, Fetcher, Leader, Leaders, Place};
 use crate::error::Error;
 use crate::record::TopicPartition;
+use crate::state::hash::HashMap;
 use crate::state::token::{Token, Tokens};
 
 /// Where to begin a partition.
@@ -74,15 +75,12 @@ impl Fetcher {
     ) -> Option<(Token, StartAsk)> {
         let mut ask: Option<(Token, StartAsk)> = None;
         let mut positions = Vec::new();
-        for partition in &self.order {
-            let Some(part) = self.parts.get_mut(partition) else { continue };
+        self.tick(now);
+        for partition in self.desk.seeking.clone() {
+            let Some(part) = self.parts.get_mut(&partition) else { continue };
             let Place::Seeking { start, asked: asked @ None } = &mut part.place else { continue };
-            if part.retry_at.is_some_and(|retry_at| retry_at > now) {
-                continue;
-            }
-            let Some(leader) = leaders.leader(partition) else {
-                part.pause(&mut self.pace, now);
-                self.events.push_back(FetchEvent::Refresh);
+            let Some(leader) = leaders.leader(&partition) else {
+                self.handle_leaderless(&partition, now);
                 continue;
             };
             let (token, ask) = ask.get_or_insert_with(|| {
@@ -92,9 +90,9 @@ impl Fetcher {
             });
             if ask.broker == leader.node {
                 *asked = Some(*token);
-                part.retry_at = None;
-                positions.push((partition.clone(), part.position));
                 ask.parts.push((partition.clone(), leader, *start));
+                positions.push((partition.clone(), part.position));
+                self.touch(&partition);
             }
         }
         if let Some((token, _)) = &ask {
@@ -112,7 +110,9 @@ impl Fetcher {
     ) {
         let Some(asked) = self.starts.remove(&token) else { return };
         let answer = answer.map(|answer| answer.parts).unwrap_or_default();
+        let answer: HashMap<_, _> = answer.iter().map(|row| (&row.partition, row)).collect();
         for (partition, position) in asked {
+            let whose = partition.clone();
             let part = self.parts.get_mut(&partition);
             let Some(part) = part.filter(|part| part.position == position) else { continue };
             let start = match part.place {
@@ -121,7 +121,7 @@ impl Fetcher {
                 _ => continue,
             };
             part.place = Place::Seeking { start, asked: None };
-            let found = answer.iter().find(|found| found.partition == partition);
+            let found = answer.get(&partition);
             match found.map(|found| (found.offset, found.error)) {
                 Some((offset, ErrorCode::NONE)) if offset >= 0 => {
                     part.place = Place::At(offset);
@@ -144,6 +144,7 @@ impl Fetcher {
                     }
                 }
             }
+            self.touch(&whose);
         }
     }
 }

@@ -16,11 +16,13 @@ const MIB: usize = 1024 * 1024;
 mod batches;
 mod budget;
 mod epochs;
+mod news;
 mod replicas;
 mod sessions;
 mod watch;
 
 /// Who leads which partition of `t`, in which epoch, and the topic's id.
+#[derive(Clone, PartialEq)]
 struct Cluster(BTreeMap<i32, i32>, i32, Uuid);
 
 impl Default for Cluster {
@@ -44,6 +46,8 @@ impl Leaders for Cluster {
 struct Bench {
     fetcher: Fetcher,
     cluster: Cluster,
+    /// As it was when the fetcher was last told of a change.
+    told: Cluster,
     tokens: Tokens,
     now: Instant,
 }
@@ -71,7 +75,8 @@ impl Bench {
         let backoff = Backoff::new((Duration::from_millis(100), Duration::from_secs(1)));
         let fetcher = Fetcher::new(config, Pace::new(backoff, 1));
         let now = Instant::now();
-        Self { fetcher, cluster: Cluster::default(), tokens: Tokens::default(), now }
+        let (cluster, told) = (Cluster::default(), Cluster::default());
+        Self { fetcher, cluster, told, tokens: Tokens::default(), now }
     }
 
     /// Partitions of broker 1, all at this offset, at positions of their own numbers.
@@ -86,6 +91,10 @@ impl Bench {
     }
 
     fn ask(&mut self) -> Option<(Token, FetchAsk)> {
+        if self.told != self.cluster {
+            self.told = self.cluster.clone();
+            self.fetcher.handle_leaders(&self.cluster);
+        }
         self.fetcher.poll_fetch(&self.cluster, &mut self.tokens, self.now)
     }
 
@@ -296,7 +305,9 @@ fn no_partition_can_take_the_budget_from_the_others() {
             }
         }
     }
-    let Place::At(offset) = bench.fetcher.parts[&part(4)].place else { panic!("it has a place") };
+    let Place::At(offset) = bench.fetcher.parts.get(&part(4)).unwrap().place else {
+        panic!("it has a place")
+    };
     assert!(offset >= 60 * 40, "it was fetched all along: {offset}");
 }
 

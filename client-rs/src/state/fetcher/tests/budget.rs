@@ -104,7 +104,9 @@ fn a_batch_that_finds_no_room_waits_for_it_before_all_others() {
     bench.answer(token, vec![fetched(0, sized(0, 6_000)), fetched(1, sized(0, 7_000))]);
     let first = bench.data().unwrap();
     assert_eq!(first.partition, part(0));
-    let Place::At(offset) = bench.fetcher.parts[&part(1)].place else { panic!("it has a place") };
+    let Place::At(offset) = bench.fetcher.parts.get(&part(1)).unwrap().place else {
+        panic!("it has a place")
+    };
     assert_eq!((offset, bench.fetcher.buffered), (0, first.bytes), "it found no room");
     assert!(bench.ask().is_none(), "not before there is");
     bench.fetcher.consumed(&part(0), first.position, first.bytes);
