@@ -166,7 +166,7 @@ typedef enum {
      */
     OTTLA_ERR_INVALID_RECORD = 54,
     /**
-     * The broker does not accept the record's timestamp.
+     * The broker does not accept the record's timestamp, or it is before the epoch.
      */
     OTTLA_ERR_INVALID_TIMESTAMP = 55,
     /**

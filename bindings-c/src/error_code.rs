@@ -62,7 +62,7 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_CORRUPT_BATCH = 53,
     /// The broker's checks refused the record.
     OTTLA_ERR_INVALID_RECORD = 54,
-    /// The broker does not accept the record's timestamp.
+    /// The broker does not accept the record's timestamp, or it is before the epoch.
     OTTLA_ERR_INVALID_TIMESTAMP = 55,
     /// A policy of the cluster refused what was asked.
     OTTLA_ERR_POLICY_VIOLATION = 56,

@@ -56,7 +56,7 @@ export type ErrorCode =
   | 'CorruptBatch'
   /** The broker's checks refused the record. */
   | 'InvalidRecord'
-  /** The broker does not accept the record's timestamp. */
+  /** The broker does not accept the record's timestamp, or it is before the epoch. */
   | 'InvalidTimestamp'
   /** A policy of the cluster refused what was asked. */
   | 'PolicyViolation'

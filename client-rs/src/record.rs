@@ -40,8 +40,8 @@ pub struct Record<'a> {
     pub value: Option<&'a [u8]>,
     /// Headers, in order.
     pub headers: &'a [Header<'a>],
-    /// Milliseconds since the epoch; `None` is the time of the call, to a tick of the system: records
-    /// that a thread sends within one may share the time of the first.
+    /// Milliseconds since the epoch, 0 at least; `None` is the time of the call, to a tick of the
+    /// system: records that a thread sends within one may share the time of the first.
     pub timestamp: Option<i64>,
 }
 

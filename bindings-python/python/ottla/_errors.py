@@ -234,7 +234,7 @@ class InvalidRecordError(UsageError, builtins.ValueError):
 
 
 class InvalidTimestampError(UsageError, builtins.ValueError):
-    """The broker does not accept the record's timestamp."""
+    """The broker does not accept the record's timestamp, or it is before the epoch."""
 
     kind = "InvalidTimestamp"
     number = 55

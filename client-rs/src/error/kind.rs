@@ -122,7 +122,7 @@ kinds! {
     CorruptBatch = 53 Retriable,
     /// The broker's checks refused the record.
     InvalidRecord = 54 Usage,
-    /// The broker does not accept the record's timestamp.
+    /// The broker does not accept the record's timestamp, or it is before the epoch.
     InvalidTimestamp = 55 Usage,
     /// A policy of the cluster refused what was asked.
     PolicyViolation = 56 Usage,

@@ -105,7 +105,8 @@ impl Producer {
     ///
     /// If `buffer.memory` is used up it waits for room, in order with others, for up to
     /// `max.block.ms`; then `BufferFull`. Other errors: `RecordTooLarge`, `InvalidTopic`,
-    /// `InvalidPartition`, `Closed`. After an error nothing was kept of the record.
+    /// `InvalidPartition`, `InvalidTimestamp`, `Closed`. After an error nothing was kept of the
+    /// record.
     pub fn send(&self, record: &Record<'_>) -> Result<Sent, Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
         let (mut batch, mut index) = (None, 0);

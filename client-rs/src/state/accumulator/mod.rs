@@ -134,6 +134,9 @@ impl Accumulator {
         if self.refusing.load(Ordering::Relaxed) {
             return Err(AppendError::Failed(self.refusal()));
         }
+        if record.timestamp.is_some_and(i64::is_negative) {
+            return Err(AppendError::Failed(before_the_epoch(record)));
+        }
         self.check_size(record).map_err(AppendError::Failed)?;
         let mut room = self.room(granted, Manners::Queue);
         loop {
@@ -294,14 +297,15 @@ impl Accumulator {
         }
         let topic: Arc<str> = record.topic.into();
         let completion = Completion::staged(self.take_id(), &topic);
-        let mut staged = Staged::new(Arc::clone(&completion), (moment.clock)());
+        let mut staged = Staged::new(completion, (moment.clock)());
         match staged.push(record, timestamp, room) {
             Ok(index) => {
+                // Before the machine can end it, as for any further record.
+                keep(&staged.completion, index);
                 staging.topics.insert(topic, staged);
                 self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
                 drop(staging);
                 self.wake.wake();
-                keep(&completion, index);
                 Some(Ok(()))
             }
             Err(bytes) => Some(Err(AppendError::Memory(bytes))),
@@ -365,6 +369,15 @@ impl Accumulator {
         let Unreported { count, first, .. } = &mut *unreported;
         Unreported { count: std::mem::take(count), first: first.take(), sleepers: Vec::new() }
     }
+}
+
+/// As Kafka's own client has it [ProducerRecord].
+#[cold]
+fn before_the_epoch(record: &Record<'_>) -> Error {
+    let text = "a record's time is in milliseconds since the epoch, and none before it";
+    Error::new(ErrorKind::InvalidTimestamp, text)
+        .with_topic(&record.topic.into())
+        .with_outcome(Outcome::NotSent)
 }
 
 fn too_long(topic: &Arc<str>) -> Error {

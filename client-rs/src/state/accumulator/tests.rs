@@ -218,7 +218,7 @@ fn records_whose_topic_becomes_known_take_no_more_than_they_took_before() {
             let partition = number * 7 % partitions;
             let mut record = Record::to("t").partition(partition).value(&value);
             // A time far from that of the batch's first record takes longer to say.
-            record.timestamp = Some(if number % 5 == 0 { i64::MIN } else { i64::MAX });
+            record.timestamp = Some(if number % 5 == 0 { 0 } else { i64::MAX });
             record.headers = if number % 3 == 0 { &headers } else { &[] };
             match send(&face, &record) {
                 Ok(token) => tokens.push(token),
@@ -273,4 +273,34 @@ fn a_record_costs_one_lookup_at_most_however_many_topics_are_known() {
     };
     // Two of three change the topic, and only then it is looked up.
     assert_eq!((lookups(10), lookups(10_000)), (200, 200));
+}
+
+/// Else a callback may come too late to be told: the machine ends what it finds, on another thread.
+#[test]
+fn a_record_of_an_unknown_topic_is_kept_before_anybody_can_end_it() {
+    let face = face("");
+    let moment = Moment { now_ms: 1000, clock: Instant::now };
+    for topic in ["t", "t", "u"] {
+        let mut kept = 0;
+        let keep = &mut |batch: &Arc<Completion>, _| {
+            kept += 1;
+            assert!(face.staging.try_lock().is_err(), "the machine can take it");
+            assert!(batch.outcome().is_none());
+        };
+        face.append(&Record::to(topic), moment, &mut None, keep).unwrap();
+        assert_eq!(kept, 1);
+    }
+}
+
+#[test]
+fn a_time_before_the_epoch_is_refused_and_the_epoch_is_not() {
+    let face = face("");
+    for known in [false, true] {
+        for time in [-1, i64::MIN] {
+            let record = Record::to("t").timestamp(time);
+            assert_eq!(refused(&face, &record), ErrorKind::InvalidTimestamp, "{known}");
+        }
+        assert!(send(&face, &Record::to("t").timestamp(0)).is_ok());
+        face.publish([topic("t", 1)]);
+    }
 }

@@ -11,6 +11,10 @@ use crate::error::{Error, ErrorKind};
 use crate::state::backoff::{Backoff, Random};
 use crate::state::machine::{Lane, Reply, Request, Target, body};
 
+/// What a person can do whom the cluster gives no producer id (KIP-679).
+const NO_RIGHT: &str = "give the producer the right IdempotentWrite on the cluster, or Write on any topic; or set \
+     `enable.idempotence` to false";
+
 /// Whether an id may be had another time, after this code.
 pub(crate) fn passes(code: ErrorCode) -> bool {
     // Until a broker is up it may answer what is not listed as passing.
@@ -132,6 +136,9 @@ impl Identity {
                 }
                 Ok(InitProducerIdResponse { error_code: code, .. }) => {
                     let error = Error::from_kafka(code, None).with_api(ApiKey::InitProducerId);
+                    if code == ErrorCode::CLUSTER_AUTHORIZATION_FAILED {
+                        return Err(error.with_hint(NO_RIGHT));
+                    }
                     if !passes(code) {
                         return Err(error);
                     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ottla_protocol::ApiKey;
 use ottla_protocol::record::Compression;
 
 use self::batch::Batch;
@@ -216,6 +217,7 @@ impl Sender {
     /// Ends batches whose time is over, and numbers anew those behind a gap.
     fn expire_and_settle(&mut self, cx: &mut Context<'_>) {
         let metadata_error = cx.metadata.last_error().cloned();
+        let cluster = Arc::clone(cx.metadata.cluster());
         let keys: Vec<usize> = self.active.iter().copied().collect();
         let mut renew = false;
         for key in keys {
@@ -235,8 +237,14 @@ impl Sender {
             let (topic, number) = (Arc::clone(&partition.topic), partition.number);
             let timeout = self.config.delivery_timeout;
             let now = cx.now;
+            // Why a partition that was known has no leader any more: its topic is refused to us.
+            let refused = || {
+                let code = cluster.topics.get(&topic).filter(|_| !led)?.error;
+                code.is_error().then(|| Error::from_kafka(code, None).with_api(ApiKey::Metadata))
+            };
             partition.queue.expire(now, |batch| {
-                let source = batch.last_error.as_ref();
+                let refused = refused();
+                let source = refused.as_ref().or(batch.last_error.as_ref());
                 let source = source.or(identity_error).or(metadata_error.as_ref());
                 expired(batch, &topic, number, timeout, now, (source, led))
             });

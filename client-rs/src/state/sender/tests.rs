@@ -75,6 +75,8 @@ struct Trial {
     next: Next,
     leaders: Vec<i32>,
     epoch: i32,
+    /// What brokers say of the topic instead of its partitions.
+    refusal: ErrorCode,
 }
 
 impl Trial {
@@ -94,6 +96,7 @@ impl Trial {
             next: Next::Wait,
             leaders: vec![1],
             epoch: 0,
+            refusal: ErrorCode::NONE,
         }
     }
 
@@ -172,7 +175,8 @@ impl Trial {
         let topic = MetadataResponseTopic {
             name: Some("t"),
             topic_id: TOPIC_ID,
-            partitions: partitions.collect(),
+            error_code: self.refusal,
+            partitions: partitions.filter(|_| self.refusal.is_none()).collect(),
             ..MetadataResponseTopic::default()
         };
         let brokers = vec![broker(1), broker(2)];
@@ -188,12 +192,15 @@ impl Trial {
     }
 
     fn name_producer_as(&mut self, producer_id: i64, producer_epoch: i16) {
+        let rest = InitProducerIdResponse::default();
+        self.answer_identity(&InitProducerIdResponse { producer_id, producer_epoch, ..rest });
+    }
+
+    fn answer_identity(&mut self, response: &InitProducerIdResponse) {
         let at =
             self.requests.iter().position(|request| request.body.key() == ApiKey::InitProducerId);
         let request = self.requests.remove(at.expect("a producer id is asked for"));
-        let rest = InitProducerIdResponse::default();
-        let response = InitProducerIdResponse { producer_id, producer_epoch, ..rest };
-        self.reply(request.token, Ok(answer(&response, 4)));
+        self.reply(request.token, Ok(answer(response, 4)));
     }
 
     /// The Produce requests that were made since the last call, and wait for their turn.

@@ -115,3 +115,33 @@ fn a_producer_id_that_is_none_is_asked_for_again() {
     trial.store(&sent[0], 0);
     assert_eq!(token.delivery().offset, 0);
 }
+
+#[test]
+fn a_producer_without_the_right_to_an_id_is_told_what_to_do() {
+    let mut trial = Trial::new("");
+    let token = trial.send("a");
+    trial.learn();
+    let error_code = ErrorCode::CLUSTER_AUTHORIZATION_FAILED;
+    let rest = InitProducerIdResponse::default();
+    trial.answer_identity(&InitProducerIdResponse { error_code, ..rest });
+    let error = token.error();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Authorization, Some(Outcome::NotSent)));
+    assert!(error.hint().is_some_and(|hint| hint.contains("IdempotentWrite")), "{error}");
+}
+
+#[test]
+fn records_of_a_topic_that_was_taken_away_tell_why_they_waited() {
+    let options = "metadata.max.age.ms=1000;delivery.timeout.ms=40000;linger.ms=0";
+    let mut trial = Trial::ready(options, &[1]);
+    trial.refusal = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    trial.learn();
+    let token = trial.send("a");
+    assert!(trial.produced().is_empty(), "nobody leads it");
+    trial.wait(40_000);
+    let error = token.error();
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::DeliveryTimeout, Some(Outcome::NotSent))
+    );
+    assert!(error.to_string().contains("TOPIC_AUTHORIZATION_FAILED"), "{error}");
+}
