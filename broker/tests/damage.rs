@@ -15,7 +15,7 @@ use ottla_protocol::ErrorCode;
 use ottla_protocol::messages::{FetchResponse, ListOffsetsResponse, ProduceResponse};
 use ottla_protocol::record::{BatchSeal, batches};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How a command ends, and what it says.
 fn command(arguments: &[&str]) -> (Option<i32>, String) {

@@ -210,7 +210,7 @@ fn a_group_without_members_is_deleted_with_its_offsets_and_stays_away() {
         assert!(listed(&mut client, 4, &ListGroupsRequest::default()).is_empty());
         assert_eq!(offsets(&mut client, "simple"), 0);
     }
-    broker.stop(std::time::Duration::from_secs(10)).expect("a clean stop");
+    broker.stop(std::time::Duration::from_mins(1)).expect("a clean stop");
     let broker = Broker::start(config()).expect("a broker again");
     let mut client = connect(&broker);
     assert!(listed(&mut client, 4, &ListGroupsRequest::default()).is_empty(), "tombstones");

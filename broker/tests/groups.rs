@@ -29,7 +29,7 @@ use ottla_protocol::{ErrorCode, Uuid};
 
 const GROUP: &str = "flights";
 const TOPIC: &str = "departures";
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A member with a connection of its own.
 struct Member {
@@ -324,12 +324,23 @@ fn a_silent_member_makes_room_when_its_session_ends() {
     let config = BrokerConfig::new().set("group.min.session.timeout.ms", "1").expect("an option");
     let broker = Broker::start(config).expect("a broker");
     let mut silent = Member::connect(broker.address());
-    silent.send_join(3, 200);
-    assert_eq!(silent.receive_join(3), ErrorCode::NONE);
-    assert_eq!(silent.sync(3).as_ref(), Ok(&silent.id));
+    // A session that ends before this thread comes to the second request is too short.
+    let mut session_ms = 200;
+    loop {
+        silent.send_join(3, session_ms);
+        assert_eq!(silent.receive_join(3), ErrorCode::NONE);
+        match silent.sync(3) {
+            Err(ErrorCode::UNKNOWN_MEMBER_ID) if session_ms < 20_000 => {
+                silent.id.clear();
+                session_ms *= 2;
+            }
+            synced => break assert_eq!(synced.as_ref(), Ok(&silent.id)),
+        }
+    }
     let mut other = Member::connect(broker.address());
     assert_eq!(other.join(9), ErrorCode::NONE, "answered by the silent one's end");
-    assert_eq!((other.generation, other.leads.len()), (2, 1));
+    assert_eq!(other.leads.len(), 1);
+    assert!(other.generation > silent.generation, "{}", other.generation);
     assert_eq!(silent.heartbeat(3), ErrorCode::UNKNOWN_MEMBER_ID);
 }
 

@@ -16,7 +16,7 @@ use ottla_protocol::messages::{
     CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
 };
 
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_mins(1);
 
 fn on_disk(dir: &Path) -> Broker {
     Broker::start(BrokerConfig::new().data_dir(dir)).expect("a broker")

@@ -143,7 +143,7 @@ fn log_that_nobody_has_used_since_the_start_is_opened_by_another_thread() {
         client.create(topic);
         client.produce(topic, &["a"]);
     }
-    broker.stop(Duration::from_secs(10)).expect("a clean stop");
+    broker.stop(Duration::from_mins(1)).expect("a clean stop");
     // A build with assertions panics where a thread that serves connections opens a log.
     let broker = on_disk(dir.path());
     let mut client = Client::connect(broker.address());

@@ -17,7 +17,7 @@ use ottla_protocol::messages::{
     DescribeConfigsRequest, DescribeConfigsResponse, FindCoordinatorRequest, MetadataResponse,
 };
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn on_disk(dir: &Path) -> BrokerConfig {
     BrokerConfig::new().data_dir(dir)

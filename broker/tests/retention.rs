@@ -56,7 +56,7 @@ fn create(client: &mut Client, name: &str, configs: &[(&str, &str)]) {
 /// Asks again and again until the answer is as wanted.
 #[allow(clippy::disallowed_methods, reason = "a deadline for a test that would hang")]
 fn until<T: PartialEq + std::fmt::Debug>(wanted: &T, mut ask: impl FnMut() -> T) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_mins(2);
     loop {
         let found = ask();
         if found == *wanted {
@@ -137,7 +137,7 @@ fn a_partition_keeps_no_more_bytes_than_its_topic_allows() {
     // Two batches a segment and one in the last: without the fourth segment too few would stay.
     until(&6, || client.list_offset("orders", EARLIEST));
     assert_eq!(client.fetch("orders", 6)[0].len(), long.len());
-    broker.stop(Duration::from_secs(10)).expect("a clean stop");
+    broker.stop(Duration::from_mins(1)).expect("a clean stop");
     let broker = Broker::start(quick(dir.path())).expect("a broker");
     let mut client = Client::connect(broker.address());
     assert_eq!(client.list_offset("orders", EARLIEST), 6);
@@ -150,7 +150,7 @@ fn logs_that_nobody_uses_are_looked_at_too() {
     let mut client = Client::connect(broker.address());
     create(&mut client, "orders", &[]);
     client.produce("orders", &["a"]);
-    broker.stop(Duration::from_secs(10)).expect("a clean stop");
+    broker.stop(Duration::from_mins(1)).expect("a clean stop");
     let config = quick(dir.path()).set("log.retention.ms", "0").expect("an option");
     let _broker = Broker::start(config).expect("a broker");
     let only = vec!["00000000000000000001.log".to_owned()];

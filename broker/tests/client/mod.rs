@@ -21,7 +21,7 @@ use ottla_protocol::record::{BatchBuilder, BatchSeal, DecodedBatch, NO_HEADERS, 
 use ottla_protocol::{ErrorCode, Records, Request, Response, Writer};
 
 /// Long enough for a busy machine, short enough for a test that hangs to be noticed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// One connection.
 pub(crate) struct Client {
@@ -60,12 +60,21 @@ impl Client {
 
     /// Sends a request and returns its correlation id.
     pub(crate) fn send<'a, R: Request<'a>>(&mut self, version: i16, request: &R) -> i32 {
+        self.try_send(version, request).expect("sent")
+    }
+
+    /// The same over a connection that the broker may have closed.
+    pub(crate) fn try_send<'a, R: Request<'a>>(
+        &mut self,
+        version: i16,
+        request: &R,
+    ) -> io::Result<i32> {
         let id = self.next_id;
         self.next_id += 1;
         let mut writer = Writer::new();
         encode_request(version, id, Some("test"), request, &mut writer).expect("a request");
-        self.stream.write_all(writer.bytes()).expect("sent");
-        id
+        self.stream.write_all(writer.bytes())?;
+        Ok(id)
     }
 
     /// The next answer, whatever request it belongs to.
