@@ -48,6 +48,11 @@ impl Process {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
+    /// How many forks have led to it.
+    pub(crate) fn number(self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
+    }
+
     /// Whether it runs now: false in a child that it forked. Also for signal handlers.
     #[inline]
     pub fn is_current(self) -> bool {

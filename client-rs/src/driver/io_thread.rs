@@ -32,10 +32,20 @@ const WORKER_IDLE: Duration = Duration::from_secs(10);
 /// How long the end of the thread waits for work that cannot be broken off: a name being resolved.
 const WORKER_PATIENCE: Duration = Duration::from_millis(200);
 
+/// Something of which each process has its own: a child of a fork may find that of its parent locked,
+/// by a thread that is not there to unlock it. The last of so many forks, one within the other, comes
+/// to the place of the first.
+type EachProcess<T> = [Mutex<Option<T>>; 64];
+
 /// The thread, while it lives.
-static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+static RUNNING: EachProcess<Running> = [const { Mutex::new(None) }; 64];
 /// The thread that has lost its last client and is about to end, and its process.
-static ENDING: Mutex<Option<(Process, JoinHandle<()>)>> = Mutex::new(None);
+static ENDING: EachProcess<(Process, JoinHandle<()>)> = [const { Mutex::new(None) }; 64];
+
+/// A process's own.
+fn of<T>(each: &EachProcess<T>, process: Process) -> &Mutex<Option<T>> {
+    &each[process.number() % each.len()]
+}
 
 struct Running {
     /// Threads do not survive a fork: in a child there is none, whatever stands here.
@@ -178,7 +188,7 @@ pub(crate) fn seed() -> Result<u64, Error> {
 
 /// Hands something to the thread.
 fn enter(arrival: Arrival) -> Result<(), Error> {
-    let mut running = lock(&RUNNING);
+    let mut running = lock(of(&RUNNING, Process::current()));
     if running.as_ref().is_some_and(|running| !running.process.is_current()) {
         // Left as it is: what it holds is the parent's, and may be locked for ever.
         std::mem::forget(running.take());
@@ -197,7 +207,7 @@ fn enter(arrival: Arrival) -> Result<(), Error> {
 
 /// Counts a client out; the last one ends the thread.
 fn leave() {
-    let mut running = lock(&RUNNING);
+    let mut running = lock(of(&RUNNING, Process::current()));
     let Some(thread) = &mut *running else { return };
     thread.clients -= 1;
     if thread.clients > 0 {
@@ -206,7 +216,7 @@ fn leave() {
     let ended = running.take();
     drop(running);
     if let Some(Running { process, thread, inbox, .. }) = ended {
-        *lock(&ENDING) = Some((process, thread));
+        *lock(of(&ENDING, process)) = Some((process, thread));
         *lock(&inbox.stop) = true;
         inbox.wake.wake();
     }
@@ -214,7 +224,7 @@ fn leave() {
 
 /// Waits for a thread that is about to end, unless this is it.
 fn join_ending() {
-    let Some((process, thread)) = lock(&ENDING).take() else { return };
+    let Some((process, thread)) = lock(of(&ENDING, Process::current())).take() else { return };
     if !process.is_current() {
         std::mem::forget(thread);
     } else if thread.thread().id() != thread::current().id() && thread.join().is_err() {
@@ -355,5 +365,18 @@ impl fmt::Debug for ClientHandle {
         f.debug_struct("ClientHandle")
             .field("ended", &lock(&self.done.state).done)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_a_fork_does_not_wait_for_what_its_parent_has_locked() {
+        let (parent, child) = (Process::current(), Process::another());
+        let parents = lock(of(&ENDING, parent));
+        drop(of(&ENDING, child).try_lock().expect("its own is free"));
+        drop(parents);
     }
 }
