@@ -61,11 +61,14 @@ static void a_group_shares_its_partitions(void)
         CHECK(!strcmp(mine[index].topic, "shared") && mine[index].partition == index);
     }
     ottla_consumer_t *second = consumer_of("shared", "shared", "");
-    while (ottla_consumer_assignment(second, NULL, 0) != 2 && now_ms() < deadline) {
+    size_t has_first = 0, has_second = 0;
+    while ((has_first != 2 || has_second != 2) && now_ms() < deadline) {
         take(first, seen);
         take(second, seen);
+        has_first = ottla_consumer_assignment(first, NULL, 0);
+        has_second = ottla_consumer_assignment(second, NULL, 0);
     }
-    CHECK(ottla_consumer_assignment(first, NULL, 0) == 2);
+    CHECK(has_first == 2 && has_second == 2);
     for (int index = 0; index < PARTITIONS; index++) fill("shared", index, index * 100, 100);
     int by_first = 0, by_second = 0;
     while (by_first + by_second < COUNT && now_ms() < deadline) {

@@ -7,6 +7,7 @@ import time
 
 import ottla
 import pytest
+from conftest import given_time
 
 
 def run(main):
@@ -122,15 +123,15 @@ def test_a_send_that_finds_no_room_in_time_fails(topic):
 
 
 def test_failures_are_raised_where_they_are_awaited(name):
-    async def main():
-        options = {"delivery_timeout": 300, "request_timeout": 200}
+    async def main(times):
+        options = {"delivery_timeout": 300 * times, "request_timeout": 200 * times}
         async with ottla.AsyncProducer("127.0.0.1:1", **options) as producer:
             with pytest.raises(ottla.DeliveryTimeoutError) as failed:
                 await producer.send(name, b"v")
             assert isinstance(failed.value, TimeoutError) and not failed.value.maybe_stored
             assert "127.0.0.1:1" in str(failed.value)
 
-    run(main())
+    given_time(lambda times: run(main(times)))
 
 
 def test_what_nobody_awaited_is_raised_when_the_block_ends(name):
@@ -149,9 +150,11 @@ def test_batches_polls_and_commits(broker, topic):
             assert (await producer.send_many(topic, [b"%d" % n for n in range(20)])).ok
         async with consumer(broker, topic, auto_commit=False) as reader:
             values = []
-            async for batch in reader.batches(max_records=6, timeout=1.0):
+            async for batch in reader.batches(max_records=6):
                 values += batch.values()
                 await reader.commit(batch)
+                if len(values) >= 20:
+                    break
             assert values == [b"%d" % n for n in range(20)]
             assert await reader.poll(timeout=0.1) is None
             assert reader.position(topic, 0) == 20
@@ -258,7 +261,7 @@ def test_many_clients_close_in_time_when_their_broker_is_gone(name):
         for told in await asyncio.gather(*closing, return_exceptions=True):
             assert told is None or isinstance(told, ottla.Error)
         # One deadline for all, with room for a busy machine; each after the other took 30 s.
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 25
 
     run(main())
 

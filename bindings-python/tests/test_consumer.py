@@ -5,7 +5,7 @@ import threading
 
 import ottla
 import pytest
-from conftest import take
+from conftest import take, take_batches
 
 
 def fill(producer, topic, count, **more):
@@ -30,7 +30,7 @@ def test_poll_gives_nothing_when_the_time_is_over(consumer, topic):
 def test_batches_give_lazy_records_and_columns(producer, consumer, topic):
     report = producer.send_many(topic, [(b"k%d" % n, b"v%d" % n) for n in range(50)])
     assert report.ok
-    batches = list(consumer(topic).batches(timeout=2.0))
+    batches = take_batches(consumer(topic), 50)
     assert sum(map(len, batches)) == 50
     batch = batches[0]
     assert (batch.topic, batch.partition, batch.base_offset) == (topic, 0, 0)
@@ -48,7 +48,7 @@ def test_batches_give_lazy_records_and_columns(producer, consumer, topic):
 def test_max_records_caps_batches_for_the_call(producer, consumer, topic):
     fill(producer, topic, 10)
     reader = consumer(topic)
-    sizes = [len(batch) for batch in reader.batches(max_records=4, timeout=1.0)]
+    sizes = [len(batch) for batch in take_batches(reader, 10, max_records=4)]
     assert sum(sizes) == 10 and max(sizes) <= 4
     with pytest.raises(ottla.InvalidArgumentError):
         reader.poll_batch(max_records=0)
@@ -57,10 +57,10 @@ def test_max_records_caps_batches_for_the_call(producer, consumer, topic):
 def test_records_outlive_their_consumer(producer, consumer, topic):
     fill(producer, topic, 3)
     reader = consumer(topic)
-    (batch,) = list(reader.batches(timeout=2.0))
-    records = list(batch)
+    batches = take_batches(reader, 3)
+    records = [record for batch in batches for record in batch]
     reader.close(10)
-    del batch
+    del batches
     assert [record.value for record in records] == [b"0", b"1", b"2"]
 
 

@@ -6,6 +6,7 @@ import socket
 
 import ottla
 import pytest
+from conftest import given_time
 
 
 @pytest.mark.parametrize("client", [ottla.Producer, ottla.Consumer, ottla.AsyncProducer])
@@ -45,12 +46,19 @@ def test_a_consumer_needs_a_group_to_subscribe():
 
 
 def test_nobody_listening_is_told_with_the_address():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    producer = ottla.Producer(f"127.0.0.1:{port}", delivery_timeout=400, request_timeout=300)
+    # It is taken, so that nobody else will ever listen there.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        given_time(lambda times: nobody_listening_is_told(address, times))
+
+
+def nobody_listening_is_told(address, times):
+    options = {"delivery_timeout": 400 * times, "request_timeout": 300 * times}
+    producer = ottla.Producer(address, **options)
     sent = producer.send("orders", b"v")
-    with pytest.raises(ottla.DeliveryTimeoutError, match=f"127.0.0.1:{port}") as failed:
-        sent.result(timeout=20)
+    with pytest.raises(ottla.DeliveryTimeoutError, match=address) as failed:
+        sent.result(timeout=60)
     assert isinstance(failed.value, builtins.TimeoutError)
     assert failed.value.retriable and not failed.value.maybe_stored
     assert failed.value.topic == "orders"
@@ -71,13 +79,15 @@ def test_a_result_that_takes_too_long_stays_on_its_way():
 
 
 def test_an_unknown_topic_is_told_when_it_may_not_be_created(name):
-    options = {"max_block": 500, "delivery_timeout": 1000, "request_timeout": 400}
+    def told(broker, times):
+        options = {"max_block": 500 * times, "delivery_timeout": 1000 * times}
+        with ottla.Producer(broker.address, request_timeout=400 * times, **options) as producer:
+            with pytest.raises(ottla.UnknownTopicError, match=name) as failed:
+                producer.send(name, b"v").result(timeout=60)
+            assert failed.value.kafka_code in (3, None)
+
     with ottla.Broker(auto_create_topics_enable=False) as broker:
-        producer = ottla.Producer(broker.address, **options)
-        with pytest.raises(ottla.UnknownTopicError, match=name) as failed:
-            producer.send(name, b"v").result(timeout=20)
-        assert failed.value.kafka_code in (3, None)
-        producer.close(5)
+        given_time(lambda times: told(broker, times))
         with ottla.Consumer(broker.address, group="g", topics=name) as consumer:
             with pytest.raises(ottla.UnknownTopicError, match=name):
                 while consumer.poll(timeout=1) is None:
