@@ -287,10 +287,38 @@ impl<'a> Extent<'a> {
         Ok(*self.segment.largest_timestamp.get_or_init(|| largest))
     }
 
-    /// The largest timestamp of a batch that ends at offset `from` or later, −1 if none has one.
+    /// The largest timestamp of a record at offset `from` or later, −1 if none has one.
+    ///
+    /// In a batch that cannot be looked into, as [`Self::find_record`] says, its header counts.
     pub(crate) fn largest_timestamp_from(&self, from: i64) -> Result<i64, WalkError> {
+        let (mut largest, mut cut) = (-1, None);
+        self.for_headers_from(from, |batch| {
+            if batch.header.base_offset < from {
+                cut = Some(*batch);
+            } else {
+                largest = largest.max(batch.header.max_timestamp);
+            }
+        })?;
+        // What is left of a batch may all be older than what is gone of it.
+        let cut = cut.filter(|cut| cut.header.max_timestamp > largest);
+        let of_cut = cut.map(|cut| self.largest_in(&cut, from)).transpose()?;
+        Ok(of_cut.map_or(largest, |of_cut| of_cut.max(largest)))
+    }
+
+    /// The largest timestamp of a batch's records at offset `from` or later.
+    fn largest_in(&self, located: &Located, from: i64) -> Result<i64, WalkError> {
+        let bytes = self.read_batch(located).map_err(WalkError::Io)?;
+        let whole = located.header.max_timestamp;
+        let scan =
+            Batch::parse(&bytes).and_then(|batch| RecordScan::new(&batch, SEARCHED_BYTES_MAX));
+        let Ok(scan) = scan else { return Ok(whole) };
         let mut largest = -1;
-        self.for_headers_from(from, |batch| largest = largest.max(batch.header.max_timestamp))?;
+        for record in scan {
+            let Ok(record) = record else { return Ok(whole) };
+            if record.offset >= from {
+                largest = largest.max(record.timestamp);
+            }
+        }
         Ok(largest)
     }
 

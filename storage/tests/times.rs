@@ -71,6 +71,27 @@ fn the_first_record_at_or_after_a_time_is_found_inside_its_batch() {
     });
 }
 
+/// KIP-734 asks for a record that is there: Kafka's brokers name the one that is gone.
+#[test]
+fn the_newest_record_of_a_batch_that_the_log_start_cuts_is_one_that_is_left() {
+    on_both(|place| {
+        let mut log = place.clean();
+        for codec in Compression::ALL {
+            let base = log.log_end();
+            append(&mut log, &Draft { compression: codec, ..Draft::at(&[900, 300, 500, 400]) });
+            append(&mut log, &Draft::at(&[100]));
+            let reader = log.reader();
+            let newest = |start| {
+                log.advance_start(base + start).expect("moved");
+                let found = reader.max_timestamp(i64::MAX).expect("read").expect("there");
+                (found.offset - base, found.timestamp)
+            };
+            let found = [0, 1, 2, 3, 4].map(newest);
+            assert_eq!(found, [(0, 900), (2, 500), (2, 500), (3, 400), (4, 100)], "{codec:?}");
+        }
+    });
+}
+
 #[test]
 fn records_without_a_time_are_passed_over() {
     on_both(|place| {
