@@ -8,7 +8,7 @@ mod patience;
 use std::time::Duration;
 
 use clients::{options, producer};
-use ottla::{Admin, Event, Events, Outcome, Producer, Record};
+use ottla::{Admin, Commit, Consumer, Event, Events, Outcome, Producer, Record, TopicPartition};
 use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, wait_until, within_limit};
 
@@ -138,6 +138,66 @@ fn without_the_check_whoever_answers_is_taken() {
                 matches!(event, Event::OtherCluster { .. } | Event::ClusterChanged { .. });
             assert!(!strange, "{event:?}");
         }
+        theirs.stop(LIMIT).unwrap();
+    });
+}
+
+/// What a group has committed in one cluster says nothing of another.
+#[test]
+fn a_consumer_whose_cluster_is_another_all_at_once_reads_that_one_from_its_beginning() {
+    within_limit(|| {
+        let ours = cluster("127.0.0.1:0");
+        let address = ours.bootstrap();
+        let fill = |values: &[&str]| {
+            let producer = producer(&address, &[]);
+            for value in values {
+                producer.send(&Record::to("orders").value(value)).unwrap().wait(LIMIT).unwrap();
+            }
+            producer.close(LIMIT).unwrap();
+        };
+        fill(&["a", "b", "c"]);
+        let pairs = [
+            ("group.id", "g"),
+            ("auto.offset.reset", "earliest"),
+            ("retry.backoff.ms", "5"),
+            ("reconnect.backoff.ms", "5"),
+        ];
+        let consumer = Consumer::new(&options(&address, &pairs)).unwrap();
+        let events = consumer.events();
+        consumer.subscribe(&["orders"]).unwrap();
+        let next = || loop {
+            // Nobody may be there for a while, which is told and passes.
+            match consumer.poll(LIMIT) {
+                Ok(Some(record)) => {
+                    return String::from_utf8(record.value().unwrap().into()).unwrap();
+                }
+                Ok(None) => panic!("no record came"),
+                Err(error) => assert!(error.retriable(), "{error}"),
+            }
+        };
+        for value in ["a", "b", "c"] {
+            assert_eq!(next(), value);
+        }
+        consumer.commit(Commit::Finished, LIMIT).unwrap();
+        ours.stop(LIMIT).unwrap();
+        let theirs = cluster(&address);
+        fill(&["x", "y"]);
+        let part = TopicPartition::new("orders", 0);
+        let parts = std::slice::from_ref(&part);
+        let mut came = Vec::new();
+        // Its group there has yet to learn of it: what it reads before then it reads again.
+        loop {
+            came.push(next());
+            let committed = consumer.commit(Commit::Finished, LIMIT);
+            if came.last().is_some_and(|last| last == "y") && committed.is_ok() {
+                break;
+            }
+        }
+        assert_eq!(came.first().unwrap(), "x");
+        assert!(came.iter().all(|value| value == "x" || value == "y"), "{came:?}");
+        assert_eq!(consumer.committed(parts, LIMIT).unwrap(), [(part, Some(2))], "there");
+        assert!(matches!(told(&events), Event::OtherCluster { .. } | Event::ClusterChanged { .. }));
+        consumer.close(LIMIT).unwrap();
         theirs.stop(LIMIT).unwrap();
     });
 }

@@ -55,7 +55,7 @@ pub struct ProducerStats {
     pub waits: u64,
     /// Milliseconds they waited, all together.
     pub waited_ms: u64,
-    /// Milliseconds for which brokers asked to be left alone (KIP-219).
+    /// Milliseconds for which brokers asked to be left alone, in answers to batches (KIP-219).
     pub throttled_ms: u64,
     /// Bytes of `buffer.memory` in use now.
     pub memory_used: u64,
