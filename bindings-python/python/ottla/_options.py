@@ -286,9 +286,12 @@ class ConsumerOptions(CommonOptions, total=False):
     fetch_max_wait: int
     fetch_max_wait_ms: int
 
-    #: Memory for records fetched ahead of the program, over all partitions, decompressed ones
-    #: included. A quarter is kept for those; a batch that alone is larger is read all the same.
-    #: Default 67108864 bytes; from 1 to 1099511627776.
+    #: Memory for records fetched ahead of the program, over all partitions: a limit to the byte. A
+    #: quarter, 64 MiB at most, is for decompressed records with their places, 40 bytes each; the
+    #: rest for what is fetched, reserved before a broker is asked. A batch that alone is larger
+    #: than its part is read all the same, with nothing beside it there. What is kept of paused
+    #: partitions is given up, and fetched again, when others need the room. Default 67108864 bytes;
+    #: from 1 to 1099511627776.
     fetch_buffer_memory: int
 
     #: Whether records of open and aborted transactions are read. read_committed is refused until

@@ -49,9 +49,9 @@ struct Chunk {
 }
 
 impl Shared {
-    /// Checks and indexes what was fetched, up to so many bytes of memory and one batch at least;
-    /// what is beyond that, or behind it cannot be read, is left for the next time. Many small
-    /// batches can hold a thousand times their bytes.
+    /// Checks and indexes what was fetched, up to so many bytes of memory, or one batch if that alone
+    /// takes more; what is beyond, or behind it cannot be read, is left for the next time. Many
+    /// small batches can hold a thousand times their bytes.
     ///
     /// The error is that of the first batch, and names topic, partition and offset.
     pub(super) fn decode(
@@ -79,7 +79,12 @@ impl Shared {
                     return Err(corrupt(&fetched.partition, offset, fault));
                 }
             };
-            decoded += records.memory_bytes();
+            let memory_bytes = records.memory_bytes();
+            if at > 0 && decoded + memory_bytes > bytes_max {
+                rest = Some(fetched.rest_from(at));
+                break;
+            }
+            decoded += memory_bytes;
             let skipped = records.position_of(fetched.start);
             if records.len() > skipped {
                 let shown = records.len() - skipped;

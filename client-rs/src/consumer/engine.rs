@@ -418,6 +418,7 @@ impl Machine for Engine {
             return Next::Ended;
         }
         self.see_obstacle(cx);
+        self.make_room(drained.crowded, cx);
         self.ask(cx);
         self.settle(cx);
         if self.membership.is_parked() && self.face.attend() != self.polls_seen {

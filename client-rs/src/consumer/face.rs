@@ -28,6 +28,7 @@ mod assigning;
 mod handing;
 mod places;
 mod rebalance;
+mod shed;
 mod supply;
 mod take;
 mod wishes;
@@ -203,8 +204,7 @@ impl Drop for Current {
 /// Most that is decompressed ahead at a time, however large the budget.
 const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The part of the budget that is kept free for decompressed records: half of it is decoded at a
-/// time, so that one batch more fits in.
+/// The part of the budget that is kept free for decompressed records, each with its place.
 pub(super) fn decoded_share(budget: usize) -> usize {
     (budget / 4).min(2 * DECODED_BYTES_MAX)
 }
@@ -213,6 +213,18 @@ impl fmt::Debug for Current {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Current").field("at", &self.at).finish_non_exhaustive()
     }
+}
+
+/// Whether the next batch may be begun though others, which are not given out, take all the room
+/// that there is for decoded records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Begin {
+    #[default]
+    No,
+    /// The machine is asked to give these up.
+    Asked,
+    /// It has given up what it could.
+    Yes,
 }
 
 /// What the last poll gave: not finished before the next.
@@ -251,6 +263,8 @@ struct Inner {
     polls: u64,
     /// Signs of life that are no polls.
     signs: u64,
+    /// Whether there is room for the next batch's records.
+    begin: Begin,
     /// The machine waits for the application to ask.
     attentive: bool,
     waits: u64,
@@ -280,6 +294,8 @@ pub(super) struct Drained {
     pub(super) signs: u64,
     /// The application waits for records.
     pub(super) waiting: bool,
+    /// It has records to take, and partitions that give none hold the room for them.
+    pub(super) crowded: bool,
 }
 
 impl Face {
@@ -306,6 +322,7 @@ impl Face {
             consumed: std::mem::take(&mut inner.consumed),
             polls: inner.polls,
             signs: inner.signs,
+            crowded: inner.begin == Begin::Asked,
             waiting: !inner.sleepers.is_empty() || (idle && !inner.is_busy()),
         }
     }
@@ -385,6 +402,14 @@ impl Inner {
         {
             part.listed = true;
             self.ready.push_back(partition.clone());
+        }
+    }
+
+    /// Puts a partition that was taken from the ready list back to its front.
+    fn list_first(&mut self, partition: &TopicPartition) {
+        if let Some(part) = self.parts.get_mut(partition) {
+            part.listed = true;
+            self.ready.push_front(partition.clone());
         }
     }
 

@@ -15,7 +15,7 @@ pub struct ConsumerStats {
     /// Of these answers, those without a record in them.
     pub empty_fetches: u64,
     /// Records that were fetched and not given out: their partition was revoked, moved, or cut short
-    /// meanwhile. Those that still count are fetched again.
+    /// meanwhile, or is paused and others needed the room. Those that still count are fetched again.
     pub dropped_records: u64,
     /// Times that the group let this member in.
     pub joins: u64,

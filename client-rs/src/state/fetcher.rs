@@ -17,6 +17,7 @@ mod ask;
 mod epochs;
 mod filing;
 mod parts;
+mod room;
 mod session;
 pub(crate) mod starts;
 #[cfg(test)]
@@ -371,27 +372,6 @@ impl Fetcher {
             self.buffered -= bytes;
             self.touch(partition);
         }
-    }
-
-    /// Below how many buffered bytes a partition is asked for again: half its share.
-    pub(crate) fn refill_below(&self) -> usize {
-        (self.config.budget / self.parts.len().max(1) / 2).max(1)
-    }
-
-    /// Most bytes to ask for at a time, so that all partitions together stay within the budget; but
-    /// a batch should fit in.
-    fn part_bytes_max(&self) -> usize {
-        self.config.partition_bytes.min(self.refill_below().max(self.batch_bytes_seen))
-    }
-
-    /// What is neither used nor promised of the budget.
-    const fn free(&self) -> usize {
-        self.config.budget.saturating_sub(self.buffered + self.reserved)
-    }
-
-    /// Whether no more room is to be had by waiting: what is buffered is paused, nothing is asked.
-    const fn is_drained(&self) -> bool {
-        self.reserved == 0 && self.desk.holding == 0
     }
 
     /// What the owner must do or pass on.

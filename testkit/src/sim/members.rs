@@ -16,8 +16,6 @@ use super::world::{ADDRESS, World};
 
 /// A call takes no longer than it may, and this.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
-/// A first batch may be larger than there is room for.
-const BEYOND: usize = 512 * 1024;
 /// A program that is told of an error waits before it goes on.
 const TOLD_PAUSE: Duration = Duration::from_millis(20);
 
@@ -392,7 +390,11 @@ impl Member {
 
     fn check_memory(&self) {
         let buffered = self.consumer.stats().buffered;
-        if buffered > self.plan.buffer.saturating_add(BEYOND) {
+        let most = self.world.largest.most(self.plan.buffer);
+        if buffered > self.plan.buffer {
+            self.world.sometimes("a member holds a batch that alone is larger than its budget");
+        }
+        if buffered > most {
             self.finding(format!("it holds {buffered} of {} bytes", self.plan.buffer));
         }
     }

@@ -12,6 +12,7 @@ mod committed;
 mod dice;
 mod flights;
 mod groups;
+mod largest;
 mod many;
 mod members;
 mod mischief;

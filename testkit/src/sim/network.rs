@@ -389,8 +389,11 @@ impl End {
             if world.is_gone(client) {
                 return false;
             }
-            if written.asked.api == ApiKey::Produce && written.asked.is_answered {
-                world.flights.take_off(world, self.conn.id, client, &written.frame);
+            if written.asked.api == ApiKey::Produce {
+                world.largest.note(&written.frame);
+                if written.asked.is_answered {
+                    world.flights.take_off(world, self.conn.id, client, &written.frame);
+                }
             }
             self.conn.client.get_or_init(|| Rc::clone(client));
             let said = written.said.as_ref();

@@ -16,6 +16,7 @@ use super::clock;
 use super::dice::Dice;
 use super::flights::Flights;
 use super::groups::Group;
+use super::largest::Largest;
 use super::network::Conn;
 use super::plan::{FLEETING, Plan, SAFETY, topics};
 use super::tap::{Place, place};
@@ -61,6 +62,7 @@ pub(crate) struct World {
     pub(crate) conns: RefCell<BTreeMap<u64, Rc<Conn>>>,
     pub(crate) groups: Vec<Rc<Group>>,
     pub(crate) flights: Flights,
+    pub(crate) largest: Largest,
     /// Clients that are cut off.
     cut_off: RefCell<BTreeMap<Rc<str>, CutOff>>,
     /// Clients whose process is gone.
@@ -100,6 +102,7 @@ impl World {
             conns: RefCell::default(),
             groups: plan.groups.iter().map(|plan| Rc::new(Group::new(plan.clone()))).collect(),
             flights: Flights::default(),
+            largest: Largest::default(),
             cut_off: RefCell::default(),
             gone: RefCell::default(),
             topic_ids: RefCell::default(),

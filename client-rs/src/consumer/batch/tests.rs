@@ -39,15 +39,18 @@ fn a_fetch_that_holds_more_than_its_bytes_is_decoded_part_by_part() {
     let batches: Vec<Bytes> = (0..6).map(|at| zeros(at * 2, 6 * mib)).collect();
     assert!(batches.iter().map(Bytes::len).sum::<usize>() < mib);
     let (shared, rest) = Shared::decode(&fetched(1, batches.clone()), 3, LIMIT).unwrap();
-    assert_eq!(offsets(&shared), [1, 2, 3, 4, 5], "36 MiB");
-    let rest = rest.expect("three more batches");
-    assert_eq!((rest.start, rest.next, rest.position), (6, 17, 7));
-    assert_eq!(rest.batches, batches[3..]);
-    assert_eq!(rest.bytes, batches[3..].iter().map(Bytes::len).sum::<usize>());
-    assert_eq!(shared.mark(5).offset, 6, "finished up to the rest");
-    let (shared, rest) = Shared::decode(&rest, 3, LIMIT).unwrap();
-    assert_eq!(offsets(&shared), [6, 7, 8, 9, 10, 11]);
-    assert_eq!((rest, shared.mark(6).offset), (None, 17));
+    assert_eq!(offsets(&shared), [1, 2, 3], "24 MiB, and another 12 are too many");
+    let rest = rest.expect("four more batches");
+    assert_eq!((rest.start, rest.next, rest.position), (4, 17, 7));
+    assert_eq!(rest.batches, batches[2..]);
+    assert_eq!(rest.bytes, batches[2..].iter().map(Bytes::len).sum::<usize>());
+    assert_eq!(shared.mark(3).offset, 4, "finished up to the rest");
+    let (shared, rest) = Shared::decode(&rest, 3, 48 * mib).unwrap();
+    assert_eq!(offsets(&shared), [4, 5, 6, 7, 8, 9], "with the records' places it is more");
+    assert!((36 * mib..48 * mib).contains(&shared.memory_bytes()));
+    let (shared, rest) = Shared::decode(&rest.expect("one more"), 3, 0).unwrap();
+    assert_eq!((offsets(&shared), rest), (vec![10, 11], None), "one batch in any case");
+    assert_eq!(shared.mark(2).offset, 17);
 }
 
 #[test]

@@ -330,7 +330,8 @@ impl Engine {
         self.tell_reset(partition, Some(offset), start);
         tracing::warn!(%partition, offset, ?start, "offset out of range: starting anew");
         // What is ready lies before the gap, and is still to be given out; then the new place counts.
-        if let Some(position) = self.face.jump(partition, position) {
+        if let Some((position, held)) = self.face.jump(partition, position) {
+            self.fetcher.renumber(partition, position, held);
             self.fetcher.seek_start(partition, position, start);
         }
     }

@@ -61,6 +61,31 @@ impl Engine {
         }
     }
 
+    /// Has partitions that give nothing out give up the room that others need: for what these fetch,
+    /// and, if `crowded`, for the records of their next batch.
+    pub(super) fn make_room(&mut self, crowded: bool, cx: &Context<'_>) {
+        let cluster = Arc::clone(cx.metadata.cluster());
+        while let Some((partition, position)) = self.fetcher.crowder(&*cluster, cx.now) {
+            if !self.shed(&partition, position) {
+                break;
+            }
+        }
+        if crowded {
+            for (partition, position) in self.face.closed_begun() {
+                self.shed(&partition, position);
+            }
+            self.face.begin_next();
+        }
+    }
+
+    /// Gives up what was fetched of a partition that gives nothing out; whether that could be.
+    fn shed(&mut self, partition: &TopicPartition, position: u64) -> bool {
+        let Some((offset, bytes)) = self.face.shed(partition, position) else { return false };
+        tracing::debug!(%partition, offset, bytes, "given up for others, to be fetched again");
+        self.fetcher.rewind(partition, position, (offset, bytes));
+        bytes > 0
+    }
+
     /// KIP-320: the new leader's log ends where it should have what was fetched.
     fn handle_diverged(
         &mut self,

@@ -131,7 +131,7 @@ impl Inner {
         fetched.sum::<u64>() + u64::try_from(decoded).unwrap_or(u64::MAX)
     }
 
-    fn next_of(&self, partition: &TopicPartition) -> Option<i64> {
+    pub(super) fn next_of(&self, partition: &TopicPartition) -> Option<i64> {
         let part = self.parts.get(partition)?;
         let of = |current: &Current| current.shared.offset_at(current.at);
         let current = self.current.as_ref();

@@ -93,17 +93,19 @@ impl Face {
     }
 
     /// Moves a partition to a place that is still to be found, unless it has moved by itself;
-    /// what is ready of it is given out before. The new position's number.
+    /// what is ready of it is given out before. The new position's number, and bytes that are ready.
     pub(in crate::consumer) fn jump(
         &self,
         partition: &TopicPartition,
         position: u64,
-    ) -> Option<u64> {
+    ) -> Option<(u64, usize)> {
         let mut inner = self.lock();
         let next = inner.id();
         let part = inner.part(partition, position)?;
         part.position = next;
-        Some(next)
+        let held = part.buffered;
+        inner.consumed.retain(|(other, ..)| other != partition);
+        Some((next, held))
     }
 
     /// Records to give out.

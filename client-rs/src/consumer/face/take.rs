@@ -1,10 +1,9 @@
 //! The application's side of the face: taking records.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::{Command, Current, Face, Handed, Inner, Item, Rebalance, decoded_share};
+use super::{Begin, Command, Current, Face, Handed, Inner, Item, Rebalance};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
 use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
@@ -59,6 +58,8 @@ enum Step {
     Current,
     /// These bytes must be made records first, outside the lock.
     Decode(Fetched, u64),
+    /// The machine must make room first.
+    Crowded,
     Nothing,
 }
 
@@ -107,6 +108,12 @@ impl Face {
                     drop(inner);
                     let decoded = Shared::decode(&fetched, lease, bytes_max);
                     inner = self.lock();
+                    let bytes = decoded.as_ref().map_or(0, |(shared, _)| shared.memory_bytes());
+                    if inner.is_at(&fetched, lease) && !inner.has_room_for(bytes) {
+                        inner.put_back_fetched(fetched);
+                        self.await_room(inner, sleeper);
+                        return Ok(Look::Nothing);
+                    }
                     let kept = decoded
                         .as_ref()
                         .map_or(0, |(_, rest)| rest.as_ref().map_or(0, |rest| rest.bytes));
@@ -120,6 +127,10 @@ impl Face {
                         return Err(error);
                     }
                 }
+                Step::Crowded => {
+                    self.await_room(inner, sleeper);
+                    return Ok(Look::Nothing);
+                }
                 Step::Nothing => {
                     inner.signalled = false;
                     inner.sleepers.extend(sleeper.take());
@@ -127,6 +138,14 @@ impl Face {
                 }
             }
         }
+    }
+
+    /// Leaves a sleeper to be woken when the machine has made room.
+    fn await_room(&self, mut inner: MutexGuard<'_, Inner>, sleeper: Option<(u64, Sleeper)>) {
+        inner.signalled = false;
+        inner.sleepers.extend(sleeper);
+        drop(inner);
+        self.wake.wake();
     }
 
     /// Takes of the current batch, if there is one.
@@ -231,6 +250,12 @@ impl Inner {
                 self.list(&partition);
                 return Ok(Step::Current);
             }
+            let is_data = matches!(part.items.front(), Some(Item::Data(_)));
+            if is_data && !self.may_begin() {
+                self.list_first(&partition);
+                return Ok(Step::Crowded);
+            }
+            let Some(part) = self.parts.get_mut(&partition) else { continue };
             match part.items.pop_front() {
                 Some(Item::Data(fetched)) => {
                     part.decoding = true;
@@ -250,24 +275,22 @@ impl Inner {
         Ok(Step::Nothing)
     }
 
-    /// How much more may be decoded ahead.
-    fn decode_limit(&self) -> usize {
-        let most = decoded_share(self.budget) / 2;
-        most.saturating_sub(self.decoded.load(Ordering::Relaxed))
-    }
-
     /// Takes decoded bytes off the books of what was fetched; whether the machine should fetch more now.
     fn needs_refill(&mut self, fetched: &Fetched, bytes: usize) -> bool {
         let half = self.budget / 2;
         let (before, refill_below) = (self.buffered, self.refill_below);
-        self.consumed.push((fetched.partition.clone(), fetched.position, bytes));
         let Some(part) = self.part(&fetched.partition, fetched.position) else { return false };
-        let part_before = part.buffered;
+        let (position, part_before) = (part.position, part.buffered);
         part.buffered = part_before.saturating_sub(bytes);
         let part_after = part.buffered;
         self.buffered = before.saturating_sub(bytes);
+        self.consumed.push((fetched.partition.clone(), position, bytes));
         let crosses = |before: usize, after: usize, line: usize| before >= line && after < line;
-        crosses(part_before, part_after, refill_below) || crosses(before, self.buffered, half)
+        // Others hold more than half: if they are paused, theirs is the room to be had.
+        let emptied = part_before > 0 && part_after == 0 && self.buffered >= half;
+        emptied
+            || crosses(part_before, part_after, refill_below)
+            || crosses(before, self.buffered, half)
     }
 
     /// Makes decoded records the current batch, if they still count.
@@ -278,6 +301,7 @@ impl Inner {
         decoded: Result<(Shared, Option<Fetched>), Error>,
     ) -> Result<(), (Error, Command)> {
         let partition = &fetched.partition;
+        self.begin = Begin::No;
         let id = self.id();
         let books = Arc::clone(&self.decoded);
         let Some(part) = self.parts.get_mut(partition).filter(|part| part.lease == lease) else {

@@ -223,13 +223,11 @@ impl Fetcher {
     }
 
     fn handle_records(&mut self, answer: FetchedPart, offset: i64, now: Instant) {
-        let mut room = self.free();
-        if answer.records.len() > room && self.is_drained() {
-            // It alone is more than the budget, and waiting brings no more.
-            room = usize::MAX;
-        }
+        let room = self.free();
+        // A batch that is more than the whole budget is read all the same, with nothing beside it.
+        let alone = self.buffered + self.reserved == 0;
         let FetchConfig { check_crcs, read_committed, .. } = self.config;
-        let found = walk(&answer, offset, Rules { check_crcs, read_committed, room });
+        let found = walk(&answer, offset, Rules { check_crcs, read_committed, room, alone });
         self.batch_bytes_seen = self.batch_bytes_seen.max(found.largest);
         let partition = answer.partition.clone();
         let starves = found.refused.filter(|_| found.next == offset);

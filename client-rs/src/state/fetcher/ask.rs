@@ -129,21 +129,16 @@ impl Fetcher {
 
     /// Whether there is room for an answer that is worth its question. A partition whose batch found
     /// none waits for as much as it needs, and all others behind it.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         let needed = match &self.starved {
-            Some((_, need)) => {
-                if self.is_drained() {
-                    return true;
-                }
-                (*need).min(self.config.budget)
-            }
+            Some((_, need)) => (*need).min(self.config.budget),
             None => self.terms.1.max(1).min(self.config.budget / 2).max(1),
         };
         self.free() >= needed
     }
 
     /// The next broker that has something to be asked for now, and by which lane.
-    fn choose(&self, now: Instant) -> Option<(i32, FetchLane)> {
+    pub(super) fn choose(&self, now: Instant) -> Option<(i32, FetchLane)> {
         if let Some((starved, _)) = &self.starved {
             let node = self.parts.get(starved)?.filed.ready_at?;
             let lanes = self.lanes.get(&node)?;

@@ -35,6 +35,8 @@ pub(super) struct Rules {
     pub(super) read_committed: bool,
     /// Most bytes to keep.
     pub(super) room: usize,
+    /// The first batch is kept however large it is.
+    pub(super) alone: bool,
 }
 
 /// Walks through an answer for a fetch from `offset`.
@@ -72,7 +74,8 @@ pub(super) fn walk(answer: &FetchedPart, offset: i64, rules: Rules) -> Walk {
         let wanted = batch.header.next_offset() > found.next;
         found.largest = found.largest.max(len);
         if aborted.shows(&batch) && wanted {
-            if found.bytes.saturating_add(len) > rules.room {
+            let first = rules.alone && found.batches.is_empty();
+            if found.bytes.saturating_add(len) > rules.room && !first {
                 found.refused = Some(len);
                 return found;
             }

@@ -79,3 +79,66 @@ fn pausing_lets_go_of_answers_of_which_little_is_kept_whatever_came_first() {
         }
     }
 }
+
+/// The next records that are ready, by their values.
+fn take(face: &Face, records_max: usize) -> Option<Vec<Vec<u8>>> {
+    match face.look(&WholeBatch { records_max }, None) {
+        Ok(Look::Found(batch)) => {
+            Some(batch.records().map(|record| record.value.unwrap().to_vec()).collect())
+        }
+        Ok(Look::Nothing) => None,
+        _ => panic!("neither records nor none"),
+    }
+}
+
+#[test]
+fn records_begun_of_a_paused_partition_are_given_up_when_the_next_batch_needs_their_room() {
+    // A quarter of it is for decoded records: three of them take more, or six do.
+    for budget in [400, 800] {
+        records_are_given_up(budget);
+    }
+}
+
+fn records_are_given_up(budget: usize) {
+    let face = Face::new(Arc::default(), budget);
+    assert!(face.add(part(0), 1, 2) && face.add(part(1), 3, 4));
+    let (first, _) = fetched(0);
+    let (again, len) = (first.clone(), first.bytes);
+    let second = Fetched { partition: part(1), position: 4, ..first.clone() };
+    face.deliver(first);
+    assert_eq!(take(&face, 1), Some(vec![b"0".to_vec()]));
+    face.set_paused(&[part(0)], true).unwrap();
+    face.deliver(second);
+    assert!(!face.drain().crowded);
+    assert_eq!(take(&face, 9), None, "room is made first");
+    assert!(face.drain().crowded);
+    assert_eq!(face.closed_begun(), [(part(0), 2)]);
+    assert_eq!(face.shed(&part(1), 4), None, "it is not paused");
+    assert_eq!(face.shed(&part(0), 2), Some((1, 0)), "behind the record that was given out");
+    face.begin_next();
+    assert_eq!(take(&face, 9).map(|values| values.len()), Some(3));
+    assert_eq!(face.stats().buffered, 0, "all is given out");
+    // What was given up comes again, and what was given out before does not.
+    face.deliver(Fetched { start: 1, ..again });
+    assert_eq!(face.shed(&part(0), 2), Some((1, len)), "fetched, and not begun");
+    let (again, _) = fetched(0);
+    face.deliver(Fetched { start: 1, ..again });
+    face.set_paused(&[part(0)], false).unwrap();
+    assert_eq!(take(&face, 9), Some(vec![b"1".to_vec(), b"2".to_vec()]));
+}
+
+/// Room that cannot be made keeps nobody waiting.
+#[test]
+fn a_batch_is_begun_without_room_when_nothing_could_be_given_up() {
+    let face = Face::new(Arc::default(), 400);
+    assert!(face.add(part(0), 1, 2) && face.add(part(1), 3, 4));
+    let (first, _) = fetched(0);
+    let second = Fetched { partition: part(1), position: 4, ..first.clone() };
+    face.deliver(first);
+    assert_eq!(take(&face, 1), Some(vec![b"0".to_vec()]));
+    face.set_paused(&[part(0)], true).unwrap();
+    face.deliver(second);
+    assert_eq!(take(&face, 9), None);
+    face.begin_next();
+    assert_eq!(take(&face, 9).map(|values| values.len()), Some(3));
+}

@@ -145,11 +145,63 @@ fn room_that_paused_partitions_hold_is_not_waited_for() {
     bench.answer(token, vec![fetched(0, sized(0, 6_000)), fetched(1, sized(0, 7_000))]);
     bench.events();
     assert!(bench.ask().is_none());
+    assert_eq!(
+        bench.fetcher.crowder(&bench.cluster, bench.now),
+        None,
+        "the application will take it"
+    );
     bench.fetcher.set_paused(&part(0), true);
+    assert!(bench.ask().is_none());
+    let crowder = bench.fetcher.crowder(&bench.cluster, bench.now);
+    assert_eq!(crowder, Some((part(0), position(0))), "it might be paused for ever");
+    let held = bench.fetcher.buffered;
+    bench.fetcher.rewind(&part(0), position(0), (0, held));
+    assert_eq!(bench.fetcher.crowder(&bench.cluster, bench.now), None);
     let (token, ask) = bench.ask().unwrap();
     assert_eq!(ask.parts[0].partition, part(1));
     bench.answer(token, vec![fetched(1, sized(0, 7_000))]);
-    assert_eq!(bench.data().unwrap().next, 1, "it might be paused for ever");
+    let data = bench.data().unwrap();
+    assert!(data.next == 1 && bench.fetcher.buffered <= 10_000);
+    bench.fetcher.consumed(&part(1), data.position, data.bytes);
+    bench.fetcher.set_paused(&part(0), false);
+    let (_, ask) = bench.ask().unwrap();
+    let again = ask.parts.iter().find(|asked| asked.partition == part(0)).unwrap();
+    assert_eq!(again.offset, 0, "what was given up is read again");
+}
+
+/// Also of one who is not starved, but finds too little room for a question.
+#[test]
+fn paused_partitions_that_hold_most_of_the_budget_give_it_up_for_the_others() {
+    let config = FetchConfig { budget: 10_000, max_bytes: 10_000, ..config() };
+    let mut bench = Bench::at(config, 0..2, 0);
+    let (token, _) = bench.ask().unwrap();
+    bench.answer(token, vec![fetched(0, sized(0, 9_000))]);
+    bench.events();
+    bench.fetcher.set_paused(&part(0), true);
+    bench.now += Duration::from_secs(1);
+    assert!(bench.ask().is_none());
+    let held = bench.fetcher.buffered;
+    let crowder =
+        bench.fetcher.crowder(&bench.cluster, bench.now).expect("else partition 1 is never read");
+    bench.fetcher.rewind(&crowder.0, crowder.1, (0, held));
+    assert_eq!(bench.ask().unwrap().1.parts[0].partition, part(1));
+}
+
+#[test]
+fn an_answer_that_is_more_than_was_asked_for_is_taken_up_to_the_budget() {
+    let config = FetchConfig { budget: 5_000, max_bytes: 5_000, ..config() };
+    let mut bench = Bench::at(config, 0..1, 0);
+    let (token, _) = bench.ask().unwrap();
+    let larger: Vec<u8> = (0..3).flat_map(|at| sized(at, 20_000)).collect();
+    bench.answer(token, vec![fetched(0, larger)]);
+    let first = bench.data().expect("the first batch, however large");
+    assert_eq!(first.next, 1, "and none behind it");
+    bench.fetcher.consumed(&part(0), first.position, first.bytes);
+    let (token, _) = bench.ask().unwrap();
+    let small: Vec<u8> = (1..9).flat_map(|at| sized(at, 1_000)).collect();
+    bench.answer(token, vec![fetched(0, small)]);
+    let some = bench.data().unwrap();
+    assert!(some.bytes <= 5_000 && some.next == 5, "{} bytes to {}", some.bytes, some.next);
 }
 
 #[test]
