@@ -129,10 +129,14 @@ fn a_length_without_its_bytes_does_not_take_memory_and_is_given_up() {
                 thread::spawn(move || stream.read(&mut [0; 4096]).ok());
             }
         });
-        let producer = producer(&bootstrap, "max.block.ms=300;request.timeout.ms=100");
-        let error = producer.send(&Record::to(TOPIC).value("a")).unwrap().wait(LIMIT).unwrap_err();
+        let error = given_time(
+            |error: &Error| error.kind() == ErrorKind::DeliveryTimeout,
+            |times| {
+                let (answer, end) = (100 * times, 300 * times);
+                failure(&bootstrap, &format!("max.block.ms={end};request.timeout.ms={answer}"))
+            },
+        );
         assert_eq!(error.kind(), ErrorKind::DeliveryTimeout, "{error}");
-        producer.close(LIMIT).unwrap();
     });
 }
 
