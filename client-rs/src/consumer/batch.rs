@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ottla_protocol::record::{DecodedBatch, Headers, IndexedBatch, RecordRow, RecordView};
+use ottla_protocol::record::{
+    Compression, DecodedBatch, HEADER_LEN, Headers, IndexedBatch, RecordRow, RecordView,
+};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::TopicPartition;
@@ -37,6 +39,10 @@ pub(super) struct Shared {
     high_watermark: i64,
     /// What its records take, decompressed.
     memory_bytes: usize,
+    /// Bytes of the answer whose memory it may hold.
+    pinned: usize,
+    /// Tells one fetch from another, also where it has been copied.
+    number: u64,
 }
 
 /// One record batch as it stood in the log.
@@ -101,8 +107,46 @@ impl Shared {
             next: rest.as_ref().map_or(fetched.next, |rest| rest.start),
             high_watermark: fetched.high_watermark,
             memory_bytes: decoded,
+            pinned: fetched.pinned,
+            number: 0,
         };
         Ok((shared, rest))
+    }
+
+    /// The same under a number of its own.
+    pub(super) const fn numbered(mut self, number: u64) -> Self {
+        self.number = number;
+        self
+    }
+
+    /// Whether both are of one fetch, and so have the same records at the same places.
+    pub(super) const fn is_same(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+
+    /// The same in memory of its own, if it holds more than twice as much as it needs: it may take
+    /// long until it is read. What was decompressed has memory of its own already.
+    pub(super) fn let_go(&self) -> Option<Self> {
+        let is_slice = |chunk: &&Chunk| {
+            chunk.records.header().attributes.compression() == Ok(Compression::None)
+        };
+        let mut slices = self.chunks.iter().filter(is_slice).peekable();
+        slices.peek()?;
+        let bytes: usize = slices.map(|chunk| chunk.records.body().len() + HEADER_LEN).sum();
+        if self.pinned / 2 <= bytes {
+            return None;
+        }
+        let chunks = self.chunks.iter().map(|chunk| Chunk {
+            first: chunk.first,
+            skipped: chunk.skipped,
+            records: if is_slice(&chunk) {
+                chunk.records.detached()
+            } else {
+                chunk.records.clone()
+            },
+        });
+        let (partition, chunks) = (self.partition.clone(), chunks.collect());
+        Some(Self { partition, chunks, pinned: bytes, ..*self })
     }
 
     pub(super) const fn len(&self) -> usize {

@@ -161,6 +161,7 @@ impl Part {
                 fetched.let_go();
             }
         }
+        self.begun.iter_mut().for_each(Current::let_go);
     }
 
     fn has_items(&self) -> bool {
@@ -192,6 +193,13 @@ impl Current {
     fn new(shared: Arc<Shared>, at: usize, decoded: &Arc<AtomicUsize>) -> Self {
         decoded.fetch_add(shared.memory_bytes(), Ordering::Relaxed);
         Self { shared, at, decoded: Arc::clone(decoded) }
+    }
+
+    /// Holds no whole answer for a part of it.
+    fn let_go(&mut self) {
+        if let Some(own) = self.shared.let_go() {
+            *self = Self::new(Arc::new(own), self.at, &self.decoded);
+        }
     }
 }
 
@@ -454,6 +462,15 @@ impl Inner {
     fn pass_to(&mut self, partition: &TopicPartition, mark: Mark) {
         self.handed.take_if(|handed| handed.shared.partition == *partition);
         self.finished.insert(partition.clone(), mark);
+    }
+
+    /// What was given out last is known by the copy of it that is kept, if there is one.
+    fn let_go_of_handed(&mut self, partition: &TopicPartition) {
+        let mut begun = self.parts.get(partition).into_iter().flat_map(|part| &part.begun);
+        let Some(handed) = &mut self.handed else { return };
+        if let Some(kept) = begun.find(|current| current.shared.is_same(&handed.shared)) {
+            handed.shared = Arc::clone(&kept.shared);
+        }
     }
 
     /// Writes down how far the work that was given out is finished.

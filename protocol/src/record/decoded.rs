@@ -241,6 +241,14 @@ impl IndexedBatch {
         self.batch.body.len() + self.rows.capacity() * size_of::<RecordRow>()
     }
 
+    /// The same with the body in memory of its own, which holds no larger buffer.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        let mut detached = self.clone();
+        detached.batch.body = Bytes::copy_from_slice(&self.batch.body);
+        detached
+    }
+
     /// The record at `index`, borrowed; `None` past the end.
     pub fn get(&self, index: usize) -> Option<RecordView<'_>> {
         let row = self.rows.get(index)?;

@@ -38,14 +38,14 @@ impl Face {
 impl Inner {
     fn set_handed(&mut self, shared: &Arc<Shared>, finished: usize, given: usize) {
         let handed = self.handed.as_mut();
-        if let Some(handed) = handed.filter(|handed| Arc::ptr_eq(&handed.shared, shared)) {
+        if let Some(handed) = handed.filter(|handed| handed.shared.is_same(shared)) {
             let finished = finished.min(given);
             (handed.finished, handed.given) = (finished.max(handed.finished.min(given)), given);
         }
     }
 
     fn put_back(&mut self, shared: &Arc<Shared>, at: usize) {
-        let same = |current: &&mut Current| Arc::ptr_eq(&current.shared, shared);
+        let same = |current: &&mut Current| current.shared.is_same(shared);
         // What was cut off the same fetch goes on from there.
         if let Some(current) = self.current.as_mut().filter(same) {
             current.at = at;
@@ -56,9 +56,15 @@ impl Inner {
         if part.lease != shared.lease || at >= shared.len() {
             return;
         }
-        match part.begun.front_mut().filter(same) {
-            Some(current) => current.at = at,
-            None => part.begun.push_front(Current::new(Arc::clone(shared), at, &decoded)),
+        if let Some(current) = part.begun.front_mut().filter(same) {
+            current.at = at;
+        } else {
+            let mut current = Current::new(Arc::clone(shared), at, &decoded);
+            if part.paused {
+                current.let_go();
+            }
+            part.begun.push_front(current);
+            self.let_go_of_handed(&shared.partition);
         }
         self.list(&shared.partition);
     }

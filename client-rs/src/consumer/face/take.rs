@@ -320,7 +320,7 @@ impl Inner {
                 if let Some(rest) = rest {
                     part.items.push_front(Item::Data(rest));
                 }
-                Arc::new(shared)
+                Arc::new(shared.numbered(id))
             }
             Err(error) => {
                 // Stands where it is until the application seeks: it is fetched and told again.
@@ -340,7 +340,10 @@ impl Inner {
             self.list(partition);
             return Ok(());
         }
-        let current = Current::new(shared, 0, &books);
+        let mut current = Current::new(shared, 0, &books);
+        if part.paused {
+            current.let_go();
+        }
         if part.paused || part.held || part.untold || self.current.is_some() {
             part.begun.push_back(current);
         } else {
@@ -365,7 +368,9 @@ impl Inner {
             }
         }
         match &mut self.handed {
-            Some(handed) if Arc::ptr_eq(&handed.shared, &shared) => {
+            Some(handed) if handed.shared.is_same(&shared) => {
+                // Paused meanwhile, it may have been copied out of its answer.
+                handed.shared = Arc::clone(&shared);
                 handed.finished = from;
                 handed.given = to;
             }

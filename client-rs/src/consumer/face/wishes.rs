@@ -77,6 +77,7 @@ impl Face {
                     part.let_go();
                 }
             }
+            inner.let_go_of_handed(partition);
             inner.list(partition);
             let partition = partition.clone();
             inner.commands.push(Command::SetPaused { partition, paused });

@@ -142,3 +142,31 @@ fn a_batch_is_begun_without_room_when_nothing_could_be_given_up() {
     face.begin_next();
     assert_eq!(take(&face, 9).map(|values| values.len()), Some(3));
 }
+
+#[test]
+fn a_batch_that_was_begun_lets_go_of_its_answer_too_and_goes_on_where_it_was() {
+    for (others, lets_go) in [(1_000_000, true), (10, false)] {
+        let face = Face::new(Arc::default(), 1_000_000);
+        assert!(face.add(part(0), 1, 2));
+        let (fetched, gone) = fetched(others);
+        face.deliver(fetched);
+        let two = WholeBatch { records_max: 2 };
+        let Ok(Look::Found(first)) = face.look(&two, None) else { panic!("there are records") };
+        // Of two that were given one comes back, as from a program that was given one by one.
+        let shared = Arc::clone(&first.shared);
+        drop(first);
+        face.set_paused(&[part(0)], true).unwrap();
+        face.give_back(&shared, 1);
+        drop(shared);
+        assert_eq!(gone.load(Ordering::SeqCst), lets_go, "{others} bytes of others");
+        assert!(matches!(face.look(&two, None), Ok(Look::Nothing)));
+        let marks = face.finish();
+        assert_eq!(marks.len(), 1);
+        assert_eq!(marks.first().map(|(_, mark)| mark.offset), Some(1));
+        face.set_paused(&[part(0)], false).unwrap();
+        let Ok(Look::Found(rest)) = face.look(&two, None) else { panic!("the rest is there") };
+        let values: Vec<_> = rest.records().map(|record| record.value.unwrap()).collect();
+        assert_eq!(values, [b"1", b"2"]);
+        assert!(matches!(face.look(&two, None), Ok(Look::Nothing)), "none of them twice");
+    }
+}
