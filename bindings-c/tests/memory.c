@@ -16,7 +16,7 @@ static void count(const ottla_result_t *results, size_t results_len, void *user)
 static ottla_producer_t *small(void)
 {
     return ottla_producer_new(
-        options_of(broker, "buffer.memory=1048576;batch.size=16384;max.block.ms=100"), NULL);
+        options_of(broker, "buffer.memory=1048576;batch.size=16384;max.block.ms=1000"), NULL);
 }
 
 /* Sends until there is no room, or all is sent; how many were taken. Each batch is delivered before
