@@ -9,12 +9,13 @@ use ottla_protocol::ErrorCode;
 
 use super::clock;
 use super::committed;
+use super::named::{self, Named};
 use super::plan::{FLEETING, GroupPlan, topics};
 use super::tap::{Place, Said, What};
 use super::world::World;
 
 /// Longest that a group reads nothing more while there is more.
-const PROGRESS: Duration = Duration::from_mins(1);
+pub(crate) const PROGRESS: Duration = Duration::from_mins(1);
 /// When the last record is stored, the group has read and committed all within this, at a few records
 /// a fetch too.
 const CATCH_UP: Duration = Duration::from_mins(5);
@@ -23,6 +24,7 @@ const CATCH_UP: Duration = Duration::from_mins(5);
 pub(crate) struct Group {
     pub(crate) plan: GroupPlan,
     pub(crate) book: RefCell<Book>,
+    pub(crate) named: Named,
     done: Cell<bool>,
 }
 
@@ -43,8 +45,10 @@ pub(crate) struct Book {
     pub(crate) late: BTreeMap<Place, BTreeSet<i64>>,
     /// The number of the last commit of each client that has arrived.
     arrived: BTreeMap<String, u64>,
-    /// Whose a partition is in a generation of one life of the broker: what is not agreed on when
-    /// that ends is forgotten, and its number given again.
+    /// What each member was given in a generation of one life of the broker: what is not agreed on
+    /// when that ends is forgotten, and its number given again.
+    shares: BTreeMap<(u64, i32, String), (String, Vec<Place>)>,
+    /// Whose a partition is in such a generation.
     owners: BTreeMap<(u64, i32, Place), String>,
     /// Who has committed for a partition in such a generation.
     committers: BTreeMap<(u64, i32, Place), String>,
@@ -63,7 +67,7 @@ impl Book {
 impl Group {
     /// A group that has done nothing.
     pub(crate) fn new(plan: GroupPlan) -> Self {
-        Self { plan, book: RefCell::default(), done: Cell::new(false) }
+        Self { plan, book: RefCell::default(), named: Named::default(), done: Cell::new(false) }
     }
 
     /// Whether all is read, and the members are to end.
@@ -105,6 +109,7 @@ impl Group {
 
     /// A client's commit has come to the coordinator.
     pub(crate) fn arrives(&self, world: &World, client: &str, said: &Said) {
+        self.named.arrives(world, client, said);
         let What::Commit { number, rows } = &said.what else { return };
         let generation = said.generation;
         world.tell(|| format!("{client} commits {rows:?} in generation {generation}"));
@@ -126,13 +131,25 @@ impl Group {
         world.event("a share of generation", generation, said.member.as_bytes());
         world.tell(|| format!("{} has {share:?}", said.member));
         let mut book = self.book.borrow_mut();
+        let (life, name) = (world.life(), said.name());
+        let first = || (said.member.clone(), share.to_vec());
+        let key = (life, said.generation, name.to_owned());
+        let (member, had) = book.shares.entry(key).or_insert_with(first);
+        if *had != share {
+            world.finding(format!(
+                "{name} has {share:?} in generation {} of {}, and had {had:?} in it",
+                said.generation, said.group
+            ));
+        } else if *member != said.member {
+            world.sometimes("a static member comes back to its share");
+        }
         for &place in share {
-            let key = (world.life(), said.generation, place);
-            let owner = book.owners.entry(key).or_insert_with(|| said.member.clone());
-            if *owner != said.member {
+            let owner = book.owners.entry((life, said.generation, place));
+            let owner = owner.or_insert_with(|| name.to_owned());
+            if *owner != name {
                 world.finding(format!(
-                    "{place:?} is both {owner}'s and {}'s in generation {} of {}",
-                    said.member, said.generation, said.group
+                    "{place:?} is both {owner}'s and {name}'s in generation {} of {}",
+                    said.generation, said.group
                 ));
             }
         }
@@ -150,13 +167,14 @@ impl Group {
         let mut book = self.book.borrow_mut();
         let key = (world.life(), said.generation, place);
         let owner = book.owners.get(&key).cloned();
-        let committer = book.committers.entry(key).or_insert_with(|| said.member.clone());
+        let name = said.name();
+        let committer = book.committers.entry(key).or_insert_with(|| name.to_owned());
         let owner = owner.unwrap_or_else(|| committer.clone());
-        if *committer != said.member || owner != said.member {
+        if *committer != name || owner != name {
             world.finding(format!(
-                "{place:?} is committed by {} in generation {} of {}, and by {committer}, and is \
-                 {owner}'s",
-                said.member, said.generation, said.group
+                "{place:?} is committed by {name} in generation {} of {}, and by {committer}, and \
+                 is {owner}'s",
+                said.generation, said.group
             ));
         }
     }
@@ -182,6 +200,7 @@ impl Group {
             }
             clock::pause(Duration::from_millis(100)).await;
         }
+        named::prove(world, self).await;
         self.done.set(true);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Members of a group: programs that read records, commit them, and come and go.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use ottla::{
 
 use super::clock;
 use super::groups::Group;
+use super::listener::Listener;
 use super::plan::{Committing, FLEETING, MemberPlan, Taking, topics};
 use super::tap::{Place, place};
 use super::world::{ADDRESS, World};
@@ -18,6 +20,8 @@ use super::world::{ADDRESS, World};
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 /// A program that is told of an error waits before it goes on.
 const TOLD_PAUSE: Duration = Duration::from_millis(20);
+/// Time for a close in which all can be done.
+pub(crate) const CLOSE: Duration = Duration::from_secs(5);
 
 /// How a member's life ends.
 pub(crate) enum End {
@@ -25,6 +29,10 @@ pub(crate) enum End {
     Done,
     /// It is gone, and another takes its place after a while.
     Gone,
+    /// It is gone, and another takes its place at once.
+    Back,
+    /// It goes on, and another of its name comes beside it.
+    Doubled,
 }
 
 /// One member after another in one place of a group, until the group has read all.
@@ -35,17 +43,27 @@ pub(crate) async fn live(
     plan: MemberPlan,
 ) -> Result<(), String> {
     let mut life = 0;
+    let mut is_away = true;
+    let mut older = Vec::new();
     loop {
-        let away = world.dice.borrow_mut().millis(0, 8000);
-        clock::until((clock::now() + away).min(world.heals_at())).await;
+        if is_away {
+            let away = world.dice.borrow_mut().millis(0, 8000);
+            clock::until((clock::now() + away).min(world.heals_at())).await;
+        }
         life += 1;
-        let client = format!("{}-{seat}-{life}", group.plan.name);
-        let member = Member::begin(&world, &group, &plan, client)?;
-        match member.run().await {
-            End::Done => return Ok(()),
-            End::Gone => {}
+        let mut member = Member::begin(&world, &group, &plan, (seat, life))?;
+        let end = member.run().await;
+        is_away = matches!(end, End::Gone);
+        match end {
+            End::Done => break,
+            End::Gone | End::Back => {}
+            End::Doubled => older.push(tokio::task::spawn_local(member.stay())),
         }
     }
+    for member in older {
+        member.await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Where reading of a partition is to go on.
@@ -76,7 +94,11 @@ pub(crate) struct Member {
     pub(crate) given: Vec<(Place, i64)>,
     pub(crate) last: Option<Last>,
     taken_at: u64,
-    is_calm: bool,
+    pub(crate) is_calm: bool,
+    /// Its place in the group, and which of that place's members it is.
+    pub(crate) seat: (usize, u64),
+    pub(crate) listener: Option<Listener>,
+    pub(crate) is_fenced: Cell<bool>,
 }
 
 impl Member {
@@ -84,14 +106,20 @@ impl Member {
         world: &Rc<World>,
         group: &Rc<Group>,
         plan: &MemberPlan,
-        client: String,
+        seat: (usize, u64),
     ) -> Result<Self, String> {
+        let client = format!("{}-{}-{}", group.plan.name, seat.0, seat.1);
         let options = format!(
             "bootstrap.servers={ADDRESS};client.id={client};group.id={};{}",
             group.plan.name, plan.options
         );
         let options = Options::parse(&options).map_err(|error| format!("{options}: {error}"))?;
         let consumer = Consumer::new(&options).map_err(|error| error.to_string())?;
+        let commits = plan.committing != Committing::Auto;
+        let listener = plan.listens.then(|| Listener::new(commits));
+        if let Some(listener) = &listener {
+            consumer.on_rebalance(listener.clone());
+        }
         let member = Self {
             world: Rc::clone(world),
             group: Rc::clone(group),
@@ -104,6 +132,9 @@ impl Member {
             last: None,
             taken_at: 0,
             is_calm: false,
+            seat,
+            listener,
+            is_fenced: Cell::new(false),
         };
         member.subscribe();
         Ok(member)
@@ -115,26 +146,39 @@ impl Member {
         self.must("subscribe", self.consumer.subscribe(&topics));
     }
 
-    async fn run(mut self) -> End {
+    async fn run(&mut self) -> End {
         while !self.group.is_done() {
+            self.note();
+            if self.is_fenced.get() {
+                self.close(CLOSE).await;
+                return End::Gone;
+            }
             if self.world.is_healed() {
                 self.calm_down();
+                if self.group.named.is_recalled(self.seat.0) {
+                    return self.go_and_come_back().await;
+                }
             } else if self.world.happens(self.plan.mischief)
                 && let Some(end) = self.misbehave().await
             {
                 return end;
             }
-            self.take().await;
-            self.check_memory();
-            self.work().await;
-            self.commit().await;
+            self.go_on().await;
         }
-        self.close(Duration::from_secs(5)).await;
+        self.close(CLOSE).await;
         End::Done
     }
 
+    pub(crate) async fn go_on(&mut self) {
+        self.take().await;
+        self.check_memory();
+        self.work().await;
+        self.commit().await;
+        self.hear();
+    }
+
     /// From now on its program only reads.
-    fn calm_down(&mut self) {
+    pub(crate) fn calm_down(&mut self) {
         if !self.is_calm {
             self.is_calm = true;
             self.subscribe();
@@ -150,7 +194,9 @@ impl Member {
 
     /// A call that cannot fail.
     pub(crate) fn must<T>(&self, what: &str, result: Result<T, Error>) {
-        if let Err(error) = result {
+        if let Err(error) = result
+            && !self.fences(&error)
+        {
             self.finding(format!("{what}: {error}"));
         }
     }
@@ -234,6 +280,11 @@ impl Member {
         let own = self.consumer.assignment();
         if !own.iter().any(|own| (&*own.topic, own.partition) == place) {
             self.finding(format!("{place:?} is delivered at {offset}, and not this member's"));
+        }
+        if self.listener.as_ref().is_some_and(|listener| !listener.holds(place.0, place.1)) {
+            self.finding(format!(
+                "{place:?} is delivered at {offset}, and its listener has not heard"
+            ));
         }
         if self.paused.get(&place) == Some(&rebalances) {
             self.finding(format!("{place:?} is delivered at {offset}, and is paused"));
@@ -368,6 +419,7 @@ impl Member {
     fn committed(&self, done: Result<(), Error>) -> bool {
         match done {
             Ok(()) => return true,
+            Err(error) if self.fences(&error) => {}
             Err(error) if error.class() == ErrorClass::Fatal => {
                 self.finding(format!("a commit: {error}"));
             }
@@ -382,7 +434,7 @@ impl Member {
     /// An error in the place of a record: it tells of something that may pass.
     async fn told(&self, error: &Error) {
         self.world.sometimes("a member is told of an error");
-        if matches!(error.class(), ErrorClass::Fatal | ErrorClass::Usage) {
+        if !self.fences(error) && matches!(error.class(), ErrorClass::Fatal | ErrorClass::Usage) {
             self.finding(format!("it is told: {error}"));
         }
         clock::pause(TOLD_PAUSE).await;
@@ -404,11 +456,19 @@ impl Member {
         self.world.sometimes("a member closes");
         match clock::within(time + GRACE, self.consumer.close_async(time)).await {
             None => self.finding("a close does not end".to_owned()),
+            Some(Err(error)) if self.fences(&error) => {}
             Some(Err(error)) if self.is_calm && error.kind() != ErrorKind::CommitFenced => {
                 self.finding(format!("a close: {error}"));
             }
-            Some(_) => {}
+            Some(Ok(())) => {
+                let held = self.listener.as_ref().map(Listener::held).unwrap_or_default();
+                if !held.is_empty() {
+                    self.finding(format!("it is closed, and its listener still has {held:?}"));
+                }
+            }
+            Some(Err(_)) => {}
         }
+        self.hear();
     }
 
     pub(crate) fn finding(&self, what: String) {

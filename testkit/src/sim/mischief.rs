@@ -3,7 +3,7 @@
 use ottla::TopicPartition;
 
 use super::clock;
-use super::members::{End, GRACE, Member};
+use super::members::{CLOSE, End, GRACE, Member};
 use super::plan::{FLEETING, TOPICS};
 use super::tap::{Place, place};
 
@@ -19,10 +19,14 @@ impl Member {
         let what = self.world.dice.borrow_mut().between(0, 19);
         match what {
             0 | 1 => return Some(self.crash()),
-            2 => {
+            2 if self.world.happens(500) => {
                 let time = self.world.dice.borrow_mut().millis(0, 5000);
                 self.close(time).await;
                 return Some(End::Gone);
+            }
+            2 if self.plan.instance.is_some() => {
+                self.world.sometimes("a newer member of a name comes beside an older one");
+                return Some(End::Doubled);
             }
             3 => self.stall().await,
             4 | 5 => self.leave_and_come_back().await,
@@ -46,6 +50,16 @@ impl Member {
         self.world.fault("a member crashes", 0);
         self.world.crash(&self.client, arrives);
         End::Gone
+    }
+
+    /// Leaves its place, in whichever way, to one that comes at once.
+    pub(crate) async fn go_and_come_back(&self) -> End {
+        if self.world.dice.borrow_mut().flip() {
+            self.world.crash(&self.client, true);
+        } else {
+            self.close(CLOSE).await;
+        }
+        End::Back
     }
 
     /// Does not poll in time.

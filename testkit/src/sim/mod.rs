@@ -13,9 +13,11 @@ mod dice;
 mod flights;
 mod groups;
 mod largest;
+mod listener;
 mod many;
 mod members;
 mod mischief;
+mod named;
 mod network;
 mod plan;
 mod producers;
@@ -57,6 +59,10 @@ pub const SOMETIMES: &[&str] = &[
     "a commit goes back as asked",
     "a commit is fenced",
     "a commit is made",
+    "a listener commits what goes",
+    "a listener is told that partitions are lost",
+    "a listener is told that partitions come",
+    "a listener is told that partitions go",
     "a member asks what is committed",
     "a member closes",
     "a member crashes",
@@ -69,6 +75,10 @@ pub const SOMETIMES: &[&str] = &[
     "a member resumes partitions",
     "a member seeks",
     "a member seeks before a place is known",
+    "a newer member of a name comes beside an older one",
+    "a static member comes back to its share",
+    "a static member comes back, and nobody notices",
+    "a static member is fenced",
     "a partition begins at what is committed",
     "a partition is kept over a rebalance",
     "a record is delivered",

@@ -65,6 +65,10 @@ pub(crate) struct GroupPlan {
 pub(crate) struct MemberPlan {
     /// As `Options::parse` takes them, without the address and the client's name.
     pub(crate) options: String,
+    /// `group.instance.id`: a name that each of its consumers has.
+    pub(crate) instance: Option<String>,
+    /// Whether its program is told of partitions that come and go.
+    pub(crate) listens: bool,
     pub(crate) taking: Taking,
     pub(crate) committing: Committing,
     /// Most records of a batch.
@@ -140,8 +144,19 @@ impl GroupPlan {
             "cooperative-sticky",
             "cooperative-sticky,range",
         ]);
-        let members = (0..members).map(|_| MemberPlan::of(dice, strategy)).collect();
-        Self { name: format!("readers-{number}"), members }
+        let name = format!("readers-{number}");
+        let named = dice.pick(&[0, 0, 700, 1000]);
+        let members = (0..members).map(|seat| {
+            let mut plan = MemberPlan::of(dice, strategy);
+            if dice.per_mille(named) {
+                let instance = format!("{name}-{seat}");
+                plan.options.push_str(";group.instance.id=");
+                plan.options.push_str(&instance);
+                plan.instance = Some(instance);
+            }
+            plan
+        });
+        Self { members: members.collect(), name }
     }
 }
 
@@ -181,6 +196,8 @@ impl MemberPlan {
         debug_assert!(written.is_ok(), "a String takes all");
         Self {
             options,
+            instance: None,
+            listens: dice.flip(),
             taking,
             committing,
             batch: dice.pick(&[1, 10, usize::MAX]),

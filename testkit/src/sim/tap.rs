@@ -5,6 +5,7 @@ use std::rc::Rc;
 use bytes::BytesMut;
 use ottla_protocol::frame::{RequestHeader, decode_request, decode_response};
 use ottla_protocol::messages::ConsumerProtocolAssignment;
+use ottla_protocol::messages::join_group_request::JoinGroupRequest;
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
 use ottla_protocol::messages::offset_commit_response::OffsetCommitResponse;
 use ottla_protocol::messages::sync_group_request::SyncGroupRequest;
@@ -37,10 +38,17 @@ pub(crate) struct Said {
     pub(crate) group: String,
     pub(crate) generation: i32,
     pub(crate) member: String,
+    /// Its `group.instance.id`.
+    pub(crate) instance: Option<String>,
     pub(crate) what: What,
 }
 
 impl Said {
+    /// As whom it has its partitions: a static member keeps them under another id.
+    pub(crate) fn name(&self) -> &str {
+        self.instance.as_deref().unwrap_or(&self.member)
+    }
+
     /// Whether it commits offsets.
     pub(crate) const fn commits(&self) -> bool {
         matches!(self.what, What::Commit { .. })
@@ -49,6 +57,8 @@ impl Said {
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
+    /// Wants to be in the group; its number among all that is said.
+    Join { number: u64 },
     /// Asks for its share.
     Sync,
     /// Commits offsets; its number among the client's commits.
@@ -61,6 +71,17 @@ pub(crate) fn read(world: &World, frame: BytesMut, number: u64) -> Result<Writte
     let header = RequestHeader::decode(&mut Reader::new(&frame));
     let client = header.map_err(|error| error.to_string())?.client_id.map(Rc::from);
     let said = match asked.api {
+        ApiKey::JoinGroup => {
+            let request = decode_request::<JoinGroupRequest<'_>>(&frame);
+            let (_, request) = request.map_err(|error| error.to_string())?;
+            Some(Said {
+                group: request.group_id.to_owned(),
+                generation: -1,
+                member: request.member_id.to_owned(),
+                instance: request.group_instance_id.map(str::to_owned),
+                what: What::Join { number },
+            })
+        }
         ApiKey::SyncGroup => {
             let request = decode_request::<SyncGroupRequest<'_>>(&frame);
             let (_, request) = request.map_err(|error| error.to_string())?;
@@ -68,6 +89,7 @@ pub(crate) fn read(world: &World, frame: BytesMut, number: u64) -> Result<Writte
                 group: request.group_id.to_owned(),
                 generation: request.generation_id,
                 member: request.member_id.to_owned(),
+                instance: request.group_instance_id.map(str::to_owned),
                 what: What::Sync,
             })
         }
@@ -78,6 +100,7 @@ pub(crate) fn read(world: &World, frame: BytesMut, number: u64) -> Result<Writte
                 group: request.group_id.to_owned(),
                 generation: request.generation_id_or_member_epoch,
                 member: request.member_id.to_owned(),
+                instance: request.group_instance_id.map(str::to_owned),
                 what: What::Commit { number, rows: committed(world, &request) },
             })
         }
@@ -102,6 +125,7 @@ pub(crate) fn answered(world: &World, said: &Said, asked: Asked, answer: &[u8]) 
     let Some(group) = world.group(&said.group) else { return };
     let Some(frame) = answer.get(4..) else { return };
     match &said.what {
+        What::Join { number } => group.named.answered(said, *number),
         What::Sync => {
             let Ok((_, answer)) = decode_response::<SyncGroupResponse<'_>>(frame, asked.version)
             else {
