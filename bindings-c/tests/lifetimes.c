@@ -194,9 +194,9 @@ static void a_record_is_the_callers_however_its_send_ends(void)
     /* Its broker is gone, and what it has been sent stays in memory until its delivery timeout. */
     ottla_broker_t *own = ottla_broker_start(NULL, NULL);
     CHECK_OK(ottla_broker_create_topic(own, "orders", 1));
-    producer = ottla_producer_new(options_of(own, "buffer.memory=32768;max.block.ms=2000"), NULL);
+    producer = ottla_producer_new(options_of(own, "buffer.memory=32768;max.block.ms=500"), NULL);
     ottla_record_t first = record_of("orders", "value");
-    CHECK_OK(ottla_producer_send_wait(producer, &first, SOON, NULL));
+    CHECK(make_known(producer, &first));
     CHECK_OK(ottla_broker_stop(own, SOON));
     ottla_broker_free(own);
     ottla_error_code_t code = OTTLA_OK;

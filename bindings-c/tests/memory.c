@@ -13,10 +13,14 @@ static void count(const ottla_result_t *results, size_t results_len, void *user)
     }
 }
 
+/* A producer that finds no room for long soon, and knows its topic. */
 static ottla_producer_t *small(void)
 {
-    return ottla_producer_new(
-        options_of(broker, "buffer.memory=1048576;batch.size=16384;max.block.ms=1000"), NULL);
+    ottla_record_t record = record_of("orders", "first");
+    ottla_producer_t *producer = ottla_producer_new(
+        options_of(broker, "buffer.memory=1048576;batch.size=16384;max.block.ms=500"), NULL);
+    if (!make_known(producer, &record)) printf("the topic did not become known\n");
+    return producer;
 }
 
 /* Sends until there is no room, or all is sent; how many were taken. Each batch is delivered before

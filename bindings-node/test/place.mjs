@@ -1,5 +1,7 @@
 // What tests share: a broker, clients that are closed at a test's end, and programs of their own.
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { connect, createServer } from 'node:net'
 import { Broker, Consumer, Producer } from 'ottla'
 
 let topics = 0
@@ -36,8 +38,47 @@ export async function startPlace () {
   }
 }
 
+/**
+ * An address by which nobody gets to the broker before it is opened: what connects there is held, unread. A client that
+ * knows no other can store nothing, however fast the broker is.
+ */
+export async function startGate (t, address) {
+  const held = new Set()
+  let open = false
+  const pass = (socket) => {
+    const [host, port] = address.split(':')
+    const onward = connect(port, host)
+    for (const [from, to] of [[socket, onward], [onward, socket]]) from.pipe(to).on('error', () => from.destroy())
+    held.add(onward)
+  }
+  const server = createServer({ pauseOnConnect: true }, (socket) => {
+    held.add(socket.on('error', () => {}))
+    if (open) pass(socket)
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.after(() => {
+    server.close()
+    for (const socket of held) socket.destroy()
+  })
+  return {
+    address: `127.0.0.1:${server.address().port}`,
+    open () {
+      open = true
+      for (const socket of [...held]) pass(socket)
+    }
+  }
+}
+
+/** What a promise has come to after the loop has turned a few times: so long as it waits, 'waiting'. */
+export async function stateOf (promise) {
+  let state = 'waiting'
+  promise.then(() => { state = 'done' }, () => { state = 'failed' })
+  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve))
+  return state
+}
+
 /** Looks again and again until something holds; fails with what it waited for if that takes too long. */
-export async function until (what, holds, limit = 20_000) {
+export async function until (what, holds, limit = 100_000) {
   const end = performance.now() + limit
   while (!holds()) {
     if (performance.now() > end) throw new Error(`waited ${limit} ms in vain: ${what}`)
@@ -54,7 +95,7 @@ export async function readValues (consumer, count) {
 export async function readRecords (consumer, count) {
   const records = []
   while (records.length < count) {
-    const record = await consumer.poll({ timeout: 20_000 })
+    const record = await consumer.poll({ timeout: 100_000 })
     if (record === null) throw new Error(`only ${records.length} of ${count} records came`)
     records.push(record)
   }
@@ -62,7 +103,7 @@ export async function readRecords (consumer, count) {
 }
 
 /** Runs a program to its end; one that hangs is killed, and its status is then null. */
-export function runProgram (code, { args = [], env = {}, limit = 30_000 } = {}) {
+export function runProgram (code, { args = [], env = {}, limit = 200_000 } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, ['--input-type=module', ...args, '-e', code], {
       cwd: import.meta.dirname ?? new URL('.', import.meta.url).pathname,

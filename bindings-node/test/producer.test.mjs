@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { once } from 'node:events'
 import { Broker, Delivery, OttlaError, Producer, RetriableError, UsageError } from 'ottla'
-import { readRecords, readValues, startPlace } from './place.mjs'
+import { readRecords, readValues, startGate, startPlace, stateOf } from './place.mjs'
 
 let place
 before(async () => { place = await startPlace() })
@@ -173,29 +173,58 @@ test('pushed records are delivered, in order', async (t) => {
 
 test('without room a push is refused, drain waits for room, and sends wait their turn', async (t) => {
   const topic = await place.topic()
-  const producer = place.producer(t, { bufferMemory: 256 * 1024, linger: 50 })
+  const gate = await startGate(t, place.address)
+  const options = { bootstrapServers: gate.address, bufferMemory: 256 * 1024, maxBlock: 600_000 }
+  const producer = place.producer(t, options)
+  const value = Buffer.alloc(10_000, 1)
+  // Nothing is stored before the gate is opened, so it is room that ends.
+  let pushed = 0
+  while (producer.push(topic, value)) pushed++
+  assert.ok(pushed > 5 && pushed < 27, `${pushed} pushed`)
+  const sent = Array.from({ length: 200 }, (_, at) => producer.send(topic, Buffer.alloc(10_000, at)))
+  const drained = producer.drain()
+  assert.equal(await stateOf(Promise.race([...sent, drained])), 'waiting')
+  assert.equal(producer.push(topic, 'small'), false, 'it would overtake those who wait')
+  gate.open()
+  const deliveries = await Promise.all(sent)
+  deliveries.forEach(({ offset }, at) => assert.equal(offset, BigInt(pushed + at)))
+  await drained
+  while (!producer.push(topic, value)) await producer.drain()
+  assert.equal((await producer.send(topic, 'last')).offset, BigInt(pushed + 201))
+})
+
+test('a drain by itself ends when there is room for a push', async (t) => {
+  const topic = await place.topic()
+  const gate = await startGate(t, place.address)
+  const options = { bootstrapServers: gate.address, bufferMemory: 256 * 1024, maxBlock: 600_000 }
+  const producer = place.producer(t, options)
   const value = Buffer.alloc(10_000, 1)
   let pushed = 0
   while (producer.push(topic, value)) pushed++
-  assert.ok(pushed > 5, `${pushed} pushed`)
-  const sent = Array.from({ length: 200 }, (_, at) => producer.send(topic, Buffer.alloc(10_000, at)))
-  assert.equal(producer.push(topic, value), false, 'it would overtake those who wait')
-  const deliveries = await Promise.all(sent)
-  deliveries.forEach(({ offset }, at) => assert.equal(offset, BigInt(pushed + at)))
-  while (producer.push(topic, value)) pushed++
-  await producer.drain()
+  const drained = producer.drain()
+  assert.equal(await stateOf(drained), 'waiting')
+  gate.open()
+  await drained
   assert.equal(producer.push(topic, value), true)
+  assert.equal((await producer.send(topic, 'last')).offset, BigInt(pushed + 1))
 })
 
 test('a flush waits for records that wait for room', async (t) => {
   const topic = await place.topic()
-  const producer = place.producer(t, { bufferMemory: 128 * 1024 })
-  let delivered = 0
-  const count = () => { delivered++ }
-  for (let at = 0; at < 100; at++) producer.send(topic, Buffer.alloc(10_000)).then(count)
-  await producer.flush()
-  assert.equal((await producer.send(topic, 'last')).offset, 100n)
-  assert.equal(delivered, 100)
+  const gate = await startGate(t, place.address)
+  const options = { bootstrapServers: gate.address, bufferMemory: 128 * 1024, maxBlock: 600_000 }
+  const producer = place.producer(t, options)
+  const another = place.producer(t)
+  assert.equal((await another.send(topic, 'first')).offset, 0n)
+  const sent = Array.from({ length: 100 }, () => producer.send(topic, Buffer.alloc(10_000)))
+  const flushed = producer.flush()
+  assert.equal(await stateOf(flushed), 'waiting')
+  gate.open()
+  await flushed
+  // All are stored by now: whatever is sent, by whomever, comes behind them.
+  assert.equal((await another.send(topic, 'last')).offset, 101n)
+  const deliveries = await Promise.all(sent)
+  deliveries.forEach(({ offset }, at) => assert.equal(offset, BigInt(at + 1)))
 })
 
 test('who waits for room too long is told so', async () => {
@@ -365,7 +394,7 @@ test('a close settles what was sent before it', async (t) => {
   const topic = await place.topic()
   const producer = place.producer(t, { bufferMemory: 128 * 1024 })
   const sent = Array.from({ length: 100 }, () => producer.send(topic, Buffer.alloc(10_000)))
-  await producer.close()
+  await producer.close({ timeout: 100_000 })
   assert.equal((await Promise.all(sent)).length, 100)
 })
 

@@ -45,7 +45,7 @@ def consumer(broker, name):
 
     yield make
     for consumer in made:
-        consumer.close(timeout=10)
+        consumer.close(timeout=100)
 
 
 def given_time(story):
@@ -64,14 +64,14 @@ def given_time(story):
 def take_batches(consumer, count, **options):
     """The batches of the next so many records."""
     batches = []
-    for batch in consumer.batches(timeout=20, **options):
+    for batch in consumer.batches(timeout=100, **options):
         batches.append(batch)
         if sum(map(len, batches)) >= count:
             break
     return batches
 
 
-def take(consumer, count, timeout=20):
+def take(consumer, count, timeout=100):
     """The next so many records."""
     records = []
     while len(records) < count:

@@ -12,7 +12,7 @@ from conftest import given_time
 
 def run(main):
     """Runs a test's coroutine, and fails if it hangs."""
-    return asyncio.run(asyncio.wait_for(main, 50))
+    return asyncio.run(asyncio.wait_for(main, 200))
 
 
 async def taken(consumer, count):
@@ -106,18 +106,24 @@ def test_over_budget_sends_wait_in_order_and_the_loop_goes_on(broker, topic):
 
 def test_a_send_that_finds_no_room_in_time_fails(topic):
     async def main():
-        producer = ottla.AsyncProducer(
-            "127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384, max_block=300
-        )
+        options = {"buffer_memory": 1 << 20, "batch_size": 16_384}
+        producer = ottla.AsyncProducer("127.0.0.1:1", **options, max_block=300)
         sends = [producer.send(topic, b"x" * 1000) for _ in range(2000)]
-        with pytest.raises(ottla.BufferFullError):
-            producer.try_send(topic, b"x" * 1000)
         # At about the same time what was taken gives up its room, since nobody knows its topic.
         with pytest.raises((ottla.BufferFullError, ottla.DeliveryTimeoutError)):
             await sends[-1]
         # Whether one is left that nobody asks about is a matter of time.
         with contextlib.suppress(ottla.Error):
             await producer.close(timeout=0.1)
+        # With more time there is no room for as long as the test takes.
+        producer = ottla.AsyncProducer("127.0.0.1:1", **options, max_block=600_000)
+        sends = [producer.send(topic, b"x" * 1000) for _ in range(2000)]
+        with pytest.raises(ottla.BufferFullError):
+            producer.try_send(topic, b"x" * 1000)
+        with pytest.raises(ottla.Error):
+            await producer.close(timeout=0.1)
+        with pytest.raises(ottla.Error):
+            await sends[-1]
 
     run(main())
 
@@ -257,11 +263,11 @@ def test_many_clients_close_in_time_when_their_broker_is_gone(name):
             for reader in readers:
                 assert (await reader.poll(timeout=20)).value == b"v"
         began = time.monotonic()
-        closing = [reader.close(timeout=1.0) for reader in readers]
+        closing = [reader.close(timeout=2.0) for reader in readers]
         for told in await asyncio.gather(*closing, return_exceptions=True):
             assert told is None or isinstance(told, ottla.Error)
-        # One deadline for all, with room for a busy machine; each after the other took 30 s.
-        assert time.monotonic() - began < 25
+        # One deadline for all, with room for a busy machine; each after the other takes 60 s.
+        assert time.monotonic() - began < 50
 
     run(main())
 
@@ -357,12 +363,12 @@ def test_two_members_share_partitions(broker, name):
 
 
 def test_no_thread_of_pythons_is_started(broker, topic):
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     async def main():
         async with ottla.AsyncProducer(broker.address) as producer:
             await producer.send(topic, b"v")
-            assert threading.active_count() == before
+            assert set(threading.enumerate()) <= before
 
     run(main())
 
@@ -370,8 +376,6 @@ def test_no_thread_of_pythons_is_started(broker, topic):
 def test_an_embedded_broker_serves_inside_async_with():
     async def main():
         async with ottla.Broker() as broker, ottla.AsyncProducer(broker.address) as producer:
-            started = time.monotonic()
             assert (await producer.send("orders", b"v")).offset == 0
-            assert time.monotonic() >= started
 
     run(main())

@@ -2,6 +2,7 @@
 
 import collections
 import threading
+import time
 
 import ottla
 import pytest
@@ -83,13 +84,14 @@ def test_two_members_share_the_partitions_and_read_each_record_once(
                     if sum(seen.values()) >= total:
                         enough.set()
 
-    threads = [threading.Thread(target=read, args=(member,)) for member in range(2)]
+    threads = [threading.Thread(target=read, args=(member,), daemon=True) for member in range(2)]
     for thread in threads:
         thread.start()
+    until = time.monotonic() + 100
     while not all(len(reader.assignment()) == 2 for reader in readers):
-        assert not enough.wait(0.02)
+        assert not enough.wait(0.02) and time.monotonic() < until
     fill(producer, name, total)
-    assert enough.wait(30)
+    assert enough.wait(100)
     for thread in threads:
         thread.join()
     assert len(seen) == total and set(seen.values()) == {1}

@@ -10,7 +10,7 @@ import ottla
 import pytest
 
 
-def python(code, *args, timeout=100, **options):
+def python(code, *args, timeout=300, **options):
     """Runs a program in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(code), *args]
     return subprocess.run(
@@ -116,7 +116,8 @@ def test_records_that_are_refused_leave_nothing_behind(refusal):
     code = f"""
         import os, ottla
         value, headers = b"x" * 1000, [("a", b"1" * 100), ("b", b"2" * 100)]
-        full = ottla.Producer("127.0.0.1:1", buffer_memory=1 << 20, batch_size=16_384)
+        options = dict(buffer_memory=1 << 20, batch_size=16_384, max_block=600_000)
+        full = ottla.Producer("127.0.0.1:1", **options)
         closed = ottla.Producer("127.0.0.1:1")
         closed.close()
         try:
