@@ -90,6 +90,8 @@ pub(super) struct Engine {
     closing: Option<Closing>,
     closed: Arc<Promise<()>>,
     auto_commit_at: Option<Instant>,
+    /// Until when commits of what the program left are waited for before anything is read anew.
+    left_until: Option<Instant>,
     polls_seen: u64,
     signs_seen: u64,
     was_waiting: bool,
@@ -158,6 +160,7 @@ impl Engine {
             closing: None,
             closed,
             auto_commit_at: None,
+            left_until: None,
             polls_seen: 0,
             signs_seen: 0,
             was_waiting: false,
@@ -379,24 +382,15 @@ impl Engine {
             self.offsets.poll_timeout(now),
             self.fetcher.poll_timeout(now),
             self.auto_commit_at,
+            self.left_until,
             self.release.as_ref().and_then(Release::until),
         ];
         let closing = self.closing.iter().flat_map(Closing::times);
         soonest(now, times.into_iter().chain(obstacle).chain(closing)).map_or(Next::Wait, Next::At)
     }
 
-    fn wants_coordinator(&self) -> bool {
-        let commits = !self.commits.is_idle() && self.identity().is_some();
-        self.membership.wants_coordinator() || commits || self.lookups.wants_coordinator()
-    }
-}
-
-/// An interval of zero commits as often as this, and not in a loop.
-const AUTO_COMMIT_MIN: Duration = Duration::from_millis(1);
-
-impl Machine for Engine {
-    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
-        let mut drained = self.face.drain();
+    /// A turn for what the application had asked for and done when it began.
+    fn turn_for(&mut self, mut drained: Drained, cx: &mut Context<'_>) -> Next {
         self.see_app(&drained, cx.now);
         for (partition, position, bytes) in drained.consumed.drain(..) {
             self.fetcher.consumed(&partition, position, bytes);
@@ -427,6 +421,21 @@ impl Machine for Engine {
             self.ask(cx);
         }
         self.next(cx.now)
+    }
+
+    fn wants_coordinator(&self) -> bool {
+        let commits = !self.commits.is_idle() && self.identity().is_some();
+        self.membership.wants_coordinator() || commits || self.lookups.wants_coordinator()
+    }
+}
+
+/// An interval of zero commits as often as this, and not in a loop.
+const AUTO_COMMIT_MIN: Duration = Duration::from_millis(1);
+
+impl Machine for Engine {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
+        let drained = self.face.drain();
+        self.turn_for(drained, cx)
     }
 
     fn handle_response(&mut self, token: u64, reply: Reply, cx: &mut Context<'_>) {

@@ -17,6 +17,10 @@ use crate::state::hash::HashMap;
 
 #[cfg(test)]
 mod tests;
+mod verdict;
+
+use verdict::Verdicts;
+pub(crate) use verdict::{Verdict, verdict};
 
 /// Where the reading of a partition has come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +102,8 @@ pub(crate) enum CommitEvent {
 struct Row {
     mark: Mark,
     heard_by: BTreeSet<CommitId>,
+    /// The program has chosen to read on elsewhere: it is committed under whichever lease.
+    left: bool,
 }
 
 #[derive(Debug)]
@@ -120,8 +126,6 @@ struct Wait {
 pub(crate) struct Commits {
     pace: Pace,
     leases: HashMap<TopicPartition, u64>,
-    /// Partitions that are read no more, whose last commits are still open.
-    left: BTreeSet<TopicPartition>,
     waiting: BTreeMap<TopicPartition, Row>,
     in_flight: Option<InFlight>,
     committed: HashMap<TopicPartition, Mark>,
@@ -138,7 +142,6 @@ impl Commits {
         Self {
             pace,
             leases: HashMap::default(),
-            left: BTreeSet::new(),
             waiting: BTreeMap::new(),
             in_flight: None,
             committed: HashMap::default(),
@@ -152,30 +155,56 @@ impl Commits {
 
     /// The partition is this member's from now on, under that lease.
     pub(crate) fn handle_leased(&mut self, partition: &TopicPartition, lease: u64) {
-        self.left.remove(partition);
         self.leases.insert(partition.clone(), lease);
     }
 
     /// The partition is read no more, by the program's own choice: what waits to be committed for it
-    /// still is.
+    /// still is, also if it is read anew meanwhile.
     pub(crate) fn handle_left(&mut self, partition: &TopicPartition) {
-        if self.has_open(partition) {
-            self.left.insert(partition.clone());
-        } else {
-            self.handle_lost(partition);
+        self.leases.remove(partition);
+        self.committed.remove(partition);
+        let sent = self.in_flight.as_mut().and_then(|sent| sent.rows.get_mut(partition));
+        for row in self.waiting.get_mut(partition).into_iter().chain(sent) {
+            row.left = true;
         }
     }
 
-    fn has_open(&self, partition: &TopicPartition) -> bool {
-        let sent = self.in_flight.as_ref().is_some_and(|sent| sent.rows.contains_key(partition));
-        sent || self.waiting.contains_key(partition)
+    /// Whether a commit of one that was left so waits or is on its way: what is asked about its
+    /// committed offset now would be answered too early.
+    pub(crate) fn is_left_open(&self, partition: &TopicPartition) -> bool {
+        self.rows().any(|(other, row)| row.left && other == partition)
+    }
+
+    /// Whether that is so of any.
+    pub(crate) fn has_left_open(&self) -> bool {
+        self.rows().any(|(_, row)| row.left)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&TopicPartition, &Row)> {
+        self.waiting.iter().chain(self.in_flight.iter().flat_map(|sent| &sent.rows))
+    }
+
+    /// The group has gone on without this member: what it left in these may be behind others' work.
+    pub(crate) fn drop_left(&mut self, which: &Which) {
+        let sent = self.in_flight.iter_mut().flat_map(|sent| &mut sent.rows);
+        sent.filter(|(partition, _)| which.contains(partition))
+            .for_each(|(_, row)| row.left = false);
+        for (partition, row) in std::mem::take(&mut self.waiting) {
+            if row.left && which.contains(&partition) {
+                self.lost(&partition, row);
+            } else {
+                self.waiting.insert(partition, row);
+            }
+        }
     }
 
     /// The partition is another's: what waits to be committed for it never will be.
     pub(crate) fn handle_lost(&mut self, partition: &TopicPartition) {
-        self.left.remove(partition);
         self.leases.remove(partition);
         self.committed.remove(partition);
+        if let Some(row) = self.in_flight.as_mut().and_then(|sent| sent.rows.get_mut(partition)) {
+            row.left = false;
+        }
         if let Some(row) = self.waiting.remove(partition) {
             self.lost(partition, row);
         }
@@ -208,7 +237,7 @@ impl Commits {
     }
 
     fn add(&mut self, partition: TopicPartition, mark: Mark, id: Option<CommitId>) {
-        let row = Row { mark, heard_by: id.into_iter().collect() };
+        let row = Row { mark, heard_by: id.into_iter().collect(), left: false };
         if self.leases.get(&partition) != Some(&row.mark.lease) {
             return self.lost(&partition, row);
         }
@@ -229,7 +258,7 @@ impl Commits {
     fn wait(&mut self, partition: TopicPartition, mut row: Row) {
         if let Some(other) = self.waiting.remove(&partition) {
             if other.mark.covers(&row.mark) {
-                row.mark = other.mark;
+                (row.mark, row.left) = (other.mark, other.left);
             }
             row.heard_by.extend(other.heard_by);
         }
@@ -243,8 +272,7 @@ impl Commits {
 
     /// Whether a commit of one of these waits or is on its way.
     pub(crate) fn is_open(&self, which: &Which) -> bool {
-        let sent = self.in_flight.iter().flat_map(|sent| sent.rows.keys());
-        self.waiting.keys().chain(sent).any(|partition| which.contains(partition))
+        self.rows().any(|(partition, _)| which.contains(partition))
     }
 
     /// A request to the coordinator, if one is due. Without an identity the group is on the move.
@@ -300,11 +328,6 @@ impl Commits {
             self.again(partition, row);
         }
         self.conclude(&verdicts, now);
-        let open = |partition: &&TopicPartition| !self.has_open(partition);
-        let done: Vec<TopicPartition> = self.left.iter().filter(open).cloned().collect();
-        for partition in &done {
-            self.handle_lost(partition);
-        }
     }
 
     fn answered(
@@ -363,7 +386,7 @@ impl Commits {
     }
 
     fn again(&mut self, partition: TopicPartition, row: Row) {
-        if self.leases.get(&partition) == Some(&row.mark.lease) {
+        if row.left || self.leases.get(&partition) == Some(&row.mark.lease) {
             self.wait_behind(partition, row);
         } else {
             self.lost(&partition, row);
@@ -448,45 +471,4 @@ impl Commits {
             row.heard_by.remove(&id);
         }
     }
-}
-
-/// What an error code says of a partition's commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Taken,
-    /// Find the coordinator, then ask again.
-    Coordinator,
-    /// Ask again in the group's next generation, for what is still this member's.
-    Rebalance,
-    /// The same; the coordinator does not know the member by its generation.
-    Fenced,
-    /// Ask again after a while.
-    Later,
-    /// It cannot be committed.
-    Refused,
-}
-
-pub(crate) const fn verdict(code: ErrorCode) -> Verdict {
-    match code {
-        ErrorCode::NONE => Verdict::Taken,
-        ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => Verdict::Coordinator,
-        ErrorCode::REBALANCE_IN_PROGRESS => Verdict::Rebalance,
-        ErrorCode::UNKNOWN_MEMBER_ID
-        | ErrorCode::ILLEGAL_GENERATION
-        | ErrorCode::STALE_MEMBER_EPOCH => Verdict::Fenced,
-        // A topic just made may not be known to the coordinator yet.
-        code if code.is_retriable() => Verdict::Later,
-        _ => Verdict::Refused,
-    }
-}
-
-#[derive(Debug, Default)]
-struct Verdicts {
-    /// In which the commit was sent.
-    generation: i32,
-    again: bool,
-    coordinator_lost: bool,
-    rebalance: bool,
-    fenced: Option<ErrorCode>,
-    unknown: bool,
 }

@@ -118,14 +118,18 @@ impl Lookups {
         !self.open.is_empty()
     }
 
-    /// A request to the coordinator, if one is due.
+    /// A request to the coordinator, if one is due. A partition for which
+    /// `waits` holds is not asked about yet.
     pub(crate) fn poll_request(
         &mut self,
+        waits: impl Fn(&TopicPartition) -> bool,
         tokens: &mut Tokens,
         now: Instant,
     ) -> Option<(Token, Vec<TopicPartition>)> {
-        let due =
-            self.open.iter_mut().find(|lookup| lookup.asked.is_none() && lookup.retry_at <= now)?;
+        let due = self.open.iter_mut().find(|lookup| {
+            let due = lookup.asked.is_none() && lookup.retry_at <= now;
+            due && !lookup.partitions.iter().any(&waits)
+        })?;
         let token = *due.asked.insert(tokens.next());
         Some((token, due.partitions.clone()))
     }

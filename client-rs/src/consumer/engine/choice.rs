@@ -38,6 +38,9 @@ impl Engine {
             self.fetcher.remove(partition);
             self.commits.handle_left(partition);
         }
+        // An answer that does not come, and another attempt.
+        let patience = 2 * self.config.common.request_timeout;
+        self.left_until = self.commits.has_left_open().then(|| cx.now + patience);
         self.place_no_more(&gone);
         self.chosen = wanted;
         let topics: BTreeSet<_> = self.chosen.iter().map(|at| Arc::clone(&at.topic)).collect();

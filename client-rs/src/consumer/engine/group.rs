@@ -134,6 +134,7 @@ impl Engine {
                 self.release = None;
                 self.impatient = false;
                 self.drop_parts(&lost);
+                self.commits.drop_left(&which);
                 self.tell_gone(lost, |partitions| Event::PartitionsLost { partitions });
             }
             MemberEvent::PollMissed { after } => {
@@ -390,7 +391,7 @@ impl Engine {
         let choosing = self.is_choosing();
         let Some(release) = &mut self.release else { return };
         if self.config.auto_commit && !choosing {
-            let mut finished = self.face.finished();
+            let mut finished = self.face.finished_and_left();
             finished.retain(|(partition, _)| release.which.contains(partition));
             self.commits.push(finished);
         }

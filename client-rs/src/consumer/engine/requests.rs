@@ -92,7 +92,13 @@ impl Engine {
             let body = offsets::commit(&self.names, ids.clone(), ask);
             self.send(Asked::Commit(token, ids), to, lane, body, cx);
         }
-        while let Some((token, partitions)) = self.lookups.poll_request(&mut self.tokens, cx.now) {
+        // What the program left, and may now read anew, is committed before it is asked about.
+        let patient = self.left_until.is_some_and(|until| until > cx.now);
+        while let Some((token, partitions)) = self.lookups.poll_request(
+            |partition| patient && self.commits.is_left_open(partition),
+            &mut self.tokens,
+            cx.now,
+        ) {
             let ids = TopicIds::of(&partitions, cx.metadata.cluster());
             let stable =
                 if self.config.read_committed { Stable::Required } else { Stable::NotRequired };

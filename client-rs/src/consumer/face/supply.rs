@@ -1,7 +1,7 @@
 //! The machine's side of the face: partitions that come and go, and what is ready of them.
 
 use super::assigning::Chooser;
-use super::{FAULTS_MAX, Face, Item, Marks, Part};
+use super::{Command, FAULTS_MAX, Face, Item, Marks, Part};
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::fetcher::Fetched;
@@ -195,5 +195,17 @@ impl Face {
         let mut inner = self.lock();
         inner.note_finished();
         inner.finished.iter().map(|(partition, mark)| (partition.clone(), mark.clone())).collect()
+    }
+
+    /// The same for who gives partitions up: also of those that the program has left since the
+    /// machine's turn began, by an assignment that it has not seen.
+    pub(in crate::consumer) fn finished_and_left(&self) -> Marks {
+        let mut marks = self.finished();
+        for command in &self.lock().commands {
+            if let Command::Assign(assigned) = command {
+                marks.extend(assigned.finished.iter().cloned());
+            }
+        }
+        marks
     }
 }

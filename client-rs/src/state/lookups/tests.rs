@@ -21,7 +21,7 @@ impl Bench {
     }
 
     fn ask(&mut self) -> Option<Token> {
-        let (token, _) = self.lookups.poll_request(&mut self.tokens, self.now)?;
+        let (token, _) = self.lookups.poll_request(|_| false, &mut self.tokens, self.now)?;
         Some(token)
     }
 

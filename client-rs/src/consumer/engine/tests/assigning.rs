@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use ottla_protocol::{ApiKey, ErrorCode};
+
 use super::script::{Script, part};
-use crate::consumer::face::{Command, OneRecord};
+use crate::consumer::face::{Command, Face, OneRecord};
 use crate::error::{Error, ErrorKind};
 
 /// Requests of a group, which who is in none has no use for.
@@ -181,6 +183,75 @@ fn who_leaves_a_group_may_assign_at_once_and_reads_on_behind_its_finished_work()
         script.run();
         assert_eq!(all(&mut script), [30, 31]);
     }
+}
+
+#[test]
+fn what_was_finished_is_committed_before_the_group_is_left_however_soon_the_program_assigns() {
+    let mut script = Script::new(&[]);
+    script.append(0, 30);
+    script.subscribe();
+    assert_eq!(script.offsets(10), (0..10).collect::<Vec<_>>());
+    assert_eq!(script.offsets(10), (10..20).collect::<Vec<_>>());
+    script.seen.clear();
+    script.face.unsubscribe().unwrap();
+    script.turn_while(|face| face.assign([part(0)].into()).unwrap());
+    script.run();
+    assert_eq!(of_group(&script)[..2], ["commit 0:10", "leave"], "{:?}", script.seen);
+    assert_eq!(all(&mut script), (10..30).collect::<Vec<_>>(), "{:?}", script.seen);
+}
+
+/// Where reading goes on, once `anew` chose it and the first commit of what was left met `code`.
+fn goes_on(subscribed: bool, code: Option<ErrorCode>, anew: impl FnOnce(&Face)) -> Vec<i64> {
+    let mut script = Script::new(&[]);
+    script.append(0, 30);
+    if subscribed {
+        script.subscribe();
+    } else {
+        script.assign(&[0]);
+    }
+    assert_eq!(script.offsets(10).len() + script.offsets(10).len(), 20);
+    script.refuse.extend(code.map(|code| (ApiKey::OffsetCommit, code)));
+    script.face.unsubscribe().unwrap();
+    if code.is_none() {
+        script.lose_requests();
+    }
+    anew(&script.face);
+    script.pass(Duration::from_secs(10));
+    all(&mut script)
+}
+
+#[test]
+fn what_was_left_is_committed_before_it_is_asked_where_to_begin_anew() {
+    let topic = || Command::Subscribe(vec!["t".into()]);
+    let behind: Vec<i64> = (10..30).collect();
+    let codes = [
+        None,
+        Some(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+        Some(ErrorCode::NOT_COORDINATOR),
+        Some(ErrorCode::REQUEST_TIMED_OUT),
+    ];
+    for (subscribed, code) in [false, true].into_iter().flat_map(|it| codes.map(|code| (it, code)))
+    {
+        let assigned = goes_on(subscribed, code, |face| face.assign([part(0)].into()).unwrap());
+        assert_eq!(assigned, behind, "assigned, subscribed before: {subscribed}, {code:?}");
+        let joined = goes_on(subscribed, code, |face| face.subscribe(topic()).unwrap());
+        assert_eq!(joined, behind, "subscribed, subscribed before: {subscribed}, {code:?}");
+    }
+}
+
+#[test]
+fn what_was_left_and_cannot_be_committed_keeps_nobody_from_reading_for_ever() {
+    let mut script = Script::new(&[("request.timeout.ms", "1000")]);
+    script.append(0, 30);
+    script.assign(&[0]);
+    assert_eq!(script.offsets(10).len() + script.offsets(10).len(), 20);
+    let endless = (0..1000).map(|_| (ApiKey::OffsetCommit, ErrorCode::REQUEST_TIMED_OUT));
+    script.refuse.extend(endless);
+    script.face.unsubscribe().unwrap();
+    script.assign(&[0]);
+    assert!(script.take(10).is_none(), "{:?}", script.seen);
+    script.pass(Duration::from_secs(3));
+    assert_eq!(script.offsets(30), (0..30).collect::<Vec<_>>(), "nothing was committed");
 }
 
 #[test]

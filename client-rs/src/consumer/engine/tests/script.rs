@@ -212,6 +212,13 @@ impl Script {
         }
     }
 
+    /// A turn in the middle of which the application does something more.
+    pub(super) fn turn_while(&mut self, meanwhile: impl FnOnce(&Face)) {
+        let drained = self.face.drain();
+        meanwhile(&self.face);
+        self.call(|engine, cx| engine.turn_for(drained, cx));
+    }
+
     /// A turn whose requests nobody answers.
     pub(super) fn turn_alone(&mut self) {
         self.ended |= self.turn() == Next::Ended;
