@@ -47,7 +47,7 @@ impl Cursor {
     }
 
     /// Bytes put there so far.
-    pub(super) fn put(&self) -> usize {
+    pub(crate) fn put(&self) -> usize {
         self.put.load(Ordering::Relaxed)
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Staged {
 #[derive(Debug)]
 pub(crate) struct StagedChunk {
     pub(crate) chunk: Chunk,
+    /// How many they are.
+    pub(crate) records: usize,
     /// Bytes that they take in batches, at most. The chunk has room for that, so that what it is
     /// charged for is enough for them wherever they go; their form here never takes more.
     needed: usize,
@@ -63,9 +65,10 @@ impl Staged {
             let all: usize = self.chunks.iter().map(|staged| staged.chunk.charged()).sum();
             let rest = room.batch_bytes.max(CHUNK_MIN);
             let chunk = room.chunk_of(len, all.min(rest))?;
-            self.chunks.push_back(StagedChunk { chunk, needed: 0 });
+            self.chunks.push_back(StagedChunk { chunk, records: 0, needed: 0 });
         }
-        if let Some(StagedChunk { chunk, needed }) = self.chunks.back_mut() {
+        if let Some(StagedChunk { chunk, records, needed }) = self.chunks.back_mut() {
+            *records += 1;
             *needed += len;
             let capacity = chunk.data.capacity();
             let mut writer = Writer::from_vec(std::mem::take(&mut chunk.data));
@@ -117,21 +120,32 @@ pub(crate) struct StagedRecord<'a> {
     pub(crate) value: Option<&'a [u8]>,
 }
 
+/// Why what was staged cannot be read back: a fault of this client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unreadable(pub(super) &'static str);
+
+impl From<DecodeError> for Unreadable {
+    fn from(_: DecodeError) -> Self {
+        Self("its lengths do not fit its bytes")
+    }
+}
+
 /// Reads a record back; its headers go to `headers`.
 pub(crate) fn read<'a>(
     r: &mut Reader<'a>,
     headers: &mut Vec<Header<'a>>,
-) -> Result<StagedRecord<'a>, DecodeError> {
+) -> Result<StagedRecord<'a>, Unreadable> {
     let partition = Some(r.i32()?).filter(|&partition| partition >= 0);
     let timestamp = r.i64()?;
     let key = read_bytes(r)?;
     let value = read_bytes(r)?;
     headers.clear();
     for _ in 0..r.varint()? {
-        let key = read_bytes(r)?.unwrap_or_default();
+        let key = read_bytes(r)?.ok_or(Unreadable("a header has no key"))?;
         let value = read_bytes(r)?;
-        // It was text when it came.
-        headers.push(Header { key: std::str::from_utf8(key).unwrap_or_default(), value });
+        let key = std::str::from_utf8(key);
+        let key = key.map_err(|_| Unreadable("the key of a header is no text"))?;
+        headers.push(Header { key, value });
     }
     Ok(StagedRecord { partition, timestamp, key, value })
 }

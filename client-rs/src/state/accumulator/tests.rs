@@ -99,6 +99,58 @@ fn a_staged_record_for_a_partition_that_is_not_there_fails_alone() {
     assert_eq!(error.kind(), ErrorKind::InvalidPartition);
 }
 
+/// By a fault of ours. Nothing is made up in the place of what was lost.
+#[test]
+fn staged_records_that_cannot_be_read_back_fail_with_those_behind_them() {
+    let key = "a header's key";
+    let headers = [Header { key, value: Some(b"1") }];
+    // Where the header's key is, and a byte before it: its length.
+    for (damage, cause) in [(0, "no text"), (1, "lengths do not fit")] {
+        let face = face("");
+        let tokens = ["a", "b", "c"].map(|value| {
+            let record = Record::to("t").value(value);
+            let record = if value == "b" { record.headers(&headers) } else { record };
+            send(&face, &record).unwrap()
+        });
+        let mut staging = lock(&face.staging);
+        let chunk = staging.topics.get_mut("t").and_then(|staged| staged.chunks.front_mut());
+        let data = &mut chunk.unwrap().chunk.data;
+        let at = data.windows(key.len()).position(|bytes| bytes == key.as_bytes()).unwrap();
+        data[at - damage] = 0xfe;
+        drop(staging);
+        let topic = topic("t", 1);
+        face.publish([Arc::clone(&topic)]);
+        assert_eq!(values(&topic, 0), ["a"]);
+        let results = tokens.map(|(batch, index)| batch.result(index));
+        let [None, Some(Err(second)), Some(Err(third))] = results else { panic!("{results:?}") };
+        for error in [second, third] {
+            assert_eq!(
+                (error.kind(), error.outcome()),
+                (ErrorKind::Internal, Some(Outcome::NotSent))
+            );
+            assert!(error.to_string().contains(cause), "{error}");
+        }
+    }
+}
+
+#[test]
+fn staged_records_stick_to_a_partition_for_a_batch() {
+    let face = face("partitioner=sticky;batch.size=40000");
+    let value = "v".repeat(1000);
+    for _ in 0..200 {
+        send(&face, &Record::to("t").value(&value)).unwrap();
+    }
+    let topic = topic("t", 1000);
+    face.publish([Arc::clone(&topic)]);
+    let mut batches = VecDeque::new();
+    topic.slots.iter().for_each(|slot| slot.take_all(&mut batches));
+    let records = batches.iter().map(|batch| batch.span.records_count);
+    let mut records: Vec<i32> = records.collect();
+    records.sort_unstable();
+    // 61 bytes of header, and about 1,010 of each record.
+    assert_eq!(records, [5, 39, 39, 39, 39, 39]);
+}
+
 #[test]
 fn explicit_partitions_are_checked_against_the_topic() {
     let face = face("");

@@ -14,10 +14,11 @@ use ottla_protocol::record::HEADER_LEN;
 use super::batch::{Manners, Refusal, record_len_max};
 use super::memory::Chunk;
 use super::slot::Slot;
-use super::staging::{self, Staged, StagedRecord};
+use super::staging::{self, Staged, StagedChunk, StagedRecord, Unreadable};
 use super::topics::TopicFace;
 use super::{Accumulator, AppendError, no_partition, rough_len};
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::producer::partitioner::{Rules, Sticking};
 use crate::record::{Header, Record};
 use crate::state::completion::{Completion, Forward, Outcome as Ending};
 
@@ -38,6 +39,7 @@ struct Chosen<'a> {
 /// What holds for all staged records of a topic.
 struct Move<'a> {
     topic: &'a TopicFace,
+    rules: Rules,
     opened_at: Instant,
     /// Somebody can ask what becomes of them.
     observed: bool,
@@ -47,10 +49,16 @@ impl Accumulator {
     /// Moves staged records to the partitions of their topic, which nobody else writes into yet.
     pub(super) fn unstage(&self, topic: &TopicFace, staged: Staged) {
         let Staged { completion, mut chunks, opened_at, .. } = staged;
-        let to = Move { topic, opened_at, observed: !completion.is_unobserved(1) };
+        // Chosen before the first is moved, there is no open batch to be full: they stick to a
+        // partition for as much as one takes.
+        let most = self.batch_bytes.saturating_sub(HEADER_LEN);
+        let sticking =
+            Sticking { bytes_min: most, bytes_max: most, adaptive: self.rules.sticking.adaptive };
+        let rules = Rules { sticking, ..self.rules.clone() };
+        let to = Move { topic, rules, opened_at, observed: !completion.is_unobserved(1) };
         let mut forward = Forward::default();
         while let Some(staged) = chunks.pop_front() {
-            for (target, index) in self.move_chunk(&to, &staged.chunk) {
+            for (target, index) in self.move_chunk(&to, &staged) {
                 forward.push(&target, index);
             }
         }
@@ -58,8 +66,9 @@ impl Accumulator {
     }
 
     /// Moves the records of a chunk, which is then given up; where each went.
-    fn move_chunk(&self, to: &Move<'_>, chunk: &Chunk) -> Vec<Token> {
-        let (mut chosen, mut tokens) = self.choose_slots(to, &chunk.data);
+    fn move_chunk(&self, to: &Move<'_>, staged: &StagedChunk) -> Vec<Token> {
+        let StagedChunk { chunk, records, .. } = staged;
+        let (mut chosen, mut tokens) = self.choose_slots(to, &chunk.data, *records);
         // Those of a partition keep their order.
         chosen.sort_by_key(|record| record.slot.partition);
         let mut rest = chosen.as_slice();
@@ -79,15 +88,25 @@ impl Accumulator {
         &self,
         to: &Move<'a>,
         data: &[u8],
+        records: usize,
     ) -> (Vec<Chosen<'a>>, Vec<Option<Token>>) {
         let (mut chosen, mut tokens) = (Vec::new(), Vec::new());
         let mut headers = Vec::new();
         let mut reader = Reader::new(data);
-        loop {
+        for _ in 0..records {
             let at = reader.position();
-            let Ok(staged) = staging::read(&mut reader, &mut headers) else { break };
+            let staged = match staging::read(&mut reader, &mut headers) {
+                Ok(staged) => staged,
+                Err(cause) => {
+                    // Where those behind it begin is not known: they are lost with it.
+                    let rest = records - tokens.len();
+                    let lost = || Some(self.lose_unreadable(to, cause));
+                    tokens.extend(std::iter::repeat_with(lost).take(rest));
+                    break;
+                }
+            };
             let record = record_of(to.topic, staged, &headers);
-            match self.choose_slot(to.topic, &record) {
+            match choose_slot(to, &record) {
                 Ok(slot) => {
                     let len_max = record_len_max(&record).unwrap_or(usize::MAX);
                     chosen.push(Chosen { slot, at, index: tokens.len(), len_max });
@@ -96,26 +115,7 @@ impl Accumulator {
                 Err(error) => tokens.push(Some(self.lose(to, &record, error))),
             }
         }
-        debug_assert_eq!(reader.remaining(), 0, "what was staged can be read");
         (chosen, tokens)
-    }
-
-    fn choose_slot<'a>(
-        &self,
-        topic: &'a TopicFace,
-        record: &Record<'_>,
-    ) -> Result<&'a Arc<Slot>, Error> {
-        // A partitioner of the program's own runs here on the client's thread, which must go on.
-        let choosing = AssertUnwindSafe(|| topic.slot_for(record, &self.rules));
-        let slot = catch_unwind(choosing).map_err(|_| {
-            let text = "the program's partitioner panicked";
-            let error = Error::new(ErrorKind::InvalidPartition, text).with_topic(&topic.name);
-            error.with_outcome(Outcome::NotSent)
-        })?;
-        if self.rules.sticks(record) {
-            topic.cursor.note_put(rough_len(record));
-        }
-        slot.map_err(|number| no_partition(topic, number))
     }
 
     /// Writes a record into its partition's batch, the first of the `rest` of its chunk.
@@ -127,10 +127,11 @@ impl Accumulator {
         chunk: &Chunk,
     ) -> Token {
         let mut headers = Vec::new();
-        let mut reader = Reader::new(chunk.data.get(first.at..).unwrap_or_default());
-        let Ok(staged) = staging::read(&mut reader, &mut headers) else {
-            debug_assert!(false, "what was read can be read again");
-            return self.lose(to, &Record::to(&to.topic.name), self.refusal());
+        let data = chunk.data.get(first.at..).ok_or(Unreadable("there is nothing where it began"));
+        let read = data.and_then(|data| staging::read(&mut Reader::new(data), &mut headers));
+        let staged = match read {
+            Ok(staged) => staged,
+            Err(cause) => return self.lose_unreadable(to, cause),
         };
         let record = record_of(to.topic, staged, &headers);
         let mut token = None;
@@ -167,6 +168,14 @@ impl Accumulator {
         len
     }
 
+    /// Gives a record up that cannot be read back.
+    fn lose_unreadable(&self, to: &Move<'_>, Unreadable(cause): Unreadable) -> Token {
+        let text = format!("a record that waited for its topic cannot be read back: {cause}");
+        let error = Error::new(ErrorKind::Internal, text).with_topic(&to.topic.name);
+        let record = Record::to(&to.topic.name);
+        self.lose(to, &record, error.with_outcome(Outcome::NotSent))
+    }
+
     /// Gives a record up.
     fn lose(&self, to: &Move<'_>, record: &Record<'_>, error: Error) -> Token {
         let bytes = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
@@ -179,6 +188,26 @@ impl Accumulator {
         lost.resolve(Ending::Failed(error));
         (lost, 0)
     }
+}
+
+fn choose_slot<'a>(to: &Move<'a>, record: &Record<'_>) -> Result<&'a Arc<Slot>, Error> {
+    let topic = to.topic;
+    let sticks = to.rules.sticks(record);
+    if sticks && topic.cursor.put() + rough_len(record) > to.rules.sticking.bytes_max {
+        // Its batch would be full: as for any other record, that sends it elsewhere.
+        topic.cursor.note_put(to.rules.sticking.bytes_max);
+    }
+    // A partitioner of the program's own runs here on the client's thread, which must go on.
+    let choosing = AssertUnwindSafe(|| topic.slot_for(record, &to.rules));
+    let slot = catch_unwind(choosing).map_err(|_| {
+        let text = "the program's partitioner panicked";
+        let error = Error::new(ErrorKind::InvalidPartition, text).with_topic(&topic.name);
+        error.with_outcome(Outcome::NotSent)
+    })?;
+    if sticks {
+        topic.cursor.note_put(rough_len(record));
+    }
+    slot.map_err(|number| no_partition(topic, number))
 }
 
 fn record_of<'a>(
