@@ -124,7 +124,7 @@ pub enum Event {
         /// Its name; a consumer says it once for each of its partitions that it reads.
         topic: Arc<str>,
     },
-    /// A broker asked to be left alone, and is (KIP-219).
+    /// A broker asked to be left alone, in an answer about whatever, and is (KIP-219).
     Throttled {
         /// Which, as `ID at HOST:PORT`.
         broker: String,
@@ -202,15 +202,14 @@ impl Events {
     pub fn next(&self, timeout: Duration) -> Result<Option<Event>, Error> {
         self.process.check()?;
         driver::check_may_wait()?;
-        let deadline = clock::now().checked_add(timeout);
+        let deadline = clock::after(timeout);
         let (parker, mut place) = (Parker::current(), Place::of(self));
         loop {
             let taken = place.take(Sleeper::Thread(Arc::clone(&parker)));
             if taken.event.is_some() || taken.over {
                 return Ok(taken.event);
             }
-            let left = deadline
-                .map_or(timeout, |deadline| deadline.saturating_duration_since(clock::now()));
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return Ok(None);
             }

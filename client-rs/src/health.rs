@@ -66,6 +66,7 @@ pub(crate) struct Vitals {
     requests: AtomicU64,
     bytes_sent: AtomicU64,
     bytes_received: AtomicU64,
+    throttled_ms: AtomicU64,
     told: Mutex<Told>,
     events: Arc<Feed>,
 }
@@ -170,6 +171,18 @@ impl Vitals {
 
     pub(crate) fn note_answer(&self, bytes: usize) {
         count(&self.bytes_received, bytes);
+    }
+
+    /// A broker wants to be left alone for so long.
+    pub(crate) fn note_throttled(&self, broker: &str, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.throttled_ms.fetch_add(millis, Ordering::Relaxed);
+        self.events.tell(|| Event::Throttled { broker: broker.to_owned(), time });
+    }
+
+    /// Milliseconds for which brokers wanted to be left alone.
+    pub(crate) fn throttled_ms(&self) -> u64 {
+        self.throttled_ms.load(Ordering::Relaxed)
     }
 
     pub(crate) fn read(&self, now: Instant) -> Health {

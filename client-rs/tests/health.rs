@@ -6,12 +6,14 @@ mod clients;
 mod cluster;
 mod elsewhere;
 mod patience;
+mod stage;
 
-use clients::{member_options, nobody, options, producer};
+use clients::{member, member_options, nobody, options, producer};
 use cluster::{Cluster, fresh};
 use elsewhere::BrokerElsewhere;
 use ottla::{Admin, Consumer, ErrorKind, Record};
 use patience::{LIMIT, wait_until, within_limit};
+use stage::Stage;
 
 #[test]
 fn a_producer_tells_to_whom_it_is_connected_and_what_went_over() {
@@ -50,6 +52,31 @@ fn the_last_error_is_told_with_what_to_do_and_stays() {
         assert!(last.error.hint().is_some_and(|hint| hint.contains("is the broker running")));
         assert!(last.age < LIMIT);
         drop(pending);
+    });
+}
+
+#[test]
+fn a_broker_that_the_cluster_has_no_more_is_let_go() {
+    within_limit(|| {
+        let stage = Stage::start(2);
+        stage.with(|world| {
+            world.logs.insert(0, stage::pieces("0..9", world.epoch));
+            world.leaders.insert(0, 2);
+            world.share = vec![0];
+        });
+        let patient = [("metadata.max.age.ms", "50"), ("connections.max.idle.ms", "600000")];
+        let consumer = member(&stage.bootstrap(), stage::TOPIC, &patient);
+        assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 0);
+        let knows =
+            |node: &str| consumer.health().connected.iter().any(|broker| broker.starts_with(node));
+        assert!(knows("2 at"));
+        stage.with(|world| {
+            world.leaders.insert(0, 1);
+            world.hidden.push(2);
+        });
+        wait_until("it is let go", || !knows("2 at"));
+        assert!(knows("1 at"));
+        consumer.close(LIMIT).unwrap();
     });
 }
 

@@ -10,7 +10,9 @@ mod stage;
 use std::time::Duration;
 
 use clients::{member, nobody};
-use ottla::{Error, ErrorKind, Options, Producer, ProducerStats, Record};
+use ottla::{
+    Commit, Error, ErrorKind, Event, Options, Producer, ProducerStats, Record, TopicPartition,
+};
 use ottla_protocol::record::HEADER_LEN;
 use ottla_protocol::{ApiKey, ErrorCode};
 use patience::{LIMIT, block_on, wait_until, within_limit};
@@ -135,6 +137,34 @@ fn what_compression_saves_can_be_seen() {
         assert!(stats.bytes_sent * 10 < stats.raw_bytes_sent, "{stats:?}");
         let came: usize = broker.see(|seen| seen.came.iter().map(|batch| batch.bytes.len()).sum());
         assert_eq!(stats.bytes_sent, u64::try_from(came).unwrap());
+    });
+}
+
+#[test]
+fn a_pause_is_kept_whatever_the_answer_is_about_that_asks_for_it() {
+    within_limit(|| {
+        let stage = Stage::start(1);
+        let pause = Duration::from_millis(300);
+        stage.with(|world| {
+            world.logs.insert(0, stage::pieces("0..9", world.epoch));
+            world.share = vec![0];
+            world.act(ApiKey::OffsetCommit, 1, stage::Act::Throttle(pause));
+        });
+        let consumer = member(&stage.bootstrap(), stage::TOPIC, &[("enable.auto.commit", "false")]);
+        let events = consumer.events();
+        assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 0);
+        for offset in [4, 5] {
+            let marks = [(TopicPartition::new(stage::TOPIC, 0), offset)];
+            consumer.commit(Commit::Offsets(&marks), LIMIT).unwrap();
+        }
+        let told = std::iter::from_fn(|| events.try_next());
+        let told = told.filter(|event| matches!(event, Event::Throttled { .. })).count();
+        assert_eq!((told, consumer.stats().throttled_ms), (1, 300));
+        stage.with(|world| {
+            assert_eq!(world.commits, [(0, 4), (0, 5)]);
+            assert_eq!(world.impatient, [""; 0], "asked before the time was over");
+        });
+        consumer.close(LIMIT).unwrap();
     });
 }
 

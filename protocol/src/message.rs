@@ -69,6 +69,12 @@ pub trait Request<'a>: Message<'a> {
 pub trait Response<'a>: Message<'a> {
     /// The API it belongs to.
     const KEY: ApiKey;
+
+    /// Milliseconds for which the broker wants nothing more on this connection (KIP-219). 0 if it
+    /// does not ask for a pause, or cannot.
+    fn throttle_time_ms(&self) -> i32 {
+        0
+    }
 }
 
 /// A record of a log of Kafka's own, whose kind is told by a number stored beside it.

@@ -264,7 +264,8 @@ impl<K: Key, V: Clone + Send + fmt::Debug + 'static> Work for Working<K, V> {
         let asked = Asked { items, places: &self.places };
         let Rows { throttle_ms, rows } = (self.ask.read)(answer, &asked)?;
         let mut verdicts = Vec::with_capacity(rows.len());
-        for (item, row) in rows.into_iter().filter(|(item, _)| items.contains(item)) {
+        let asked = |item: &usize| items.binary_search(item).is_ok();
+        for (item, row) in rows.into_iter().filter(|(item, _)| asked(item)) {
             verdicts.push((
                 item,
                 match row {

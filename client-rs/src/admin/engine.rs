@@ -37,7 +37,6 @@ struct Counts {
     calls: AtomicU64,
     requests: AtomicU64,
     retries: AtomicU64,
-    throttled_ms: AtomicU64,
 }
 
 impl Face {
@@ -70,14 +69,14 @@ impl Face {
         inbox.close_by = Some(inbox.close_by.map_or(by, |known| known.min(by)));
     }
 
-    pub(super) fn stats(&self) -> AdminStats {
+    pub(super) fn stats(&self, throttled_ms: u64) -> AdminStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         AdminStats {
             calls: read(&self.counts.calls),
             calls_open: self.open.load(Ordering::Relaxed),
             requests: read(&self.counts.requests),
             retries: read(&self.counts.retries),
-            throttled_ms: read(&self.counts.throttled_ms),
+            throttled_ms,
         }
     }
 
@@ -122,7 +121,6 @@ impl Engine {
         told.calls.store(counts.calls, Ordering::Relaxed);
         told.requests.store(counts.requests, Ordering::Relaxed);
         told.retries.store(counts.retries, Ordering::Relaxed);
-        told.throttled_ms.store(counts.throttled_ms, Ordering::Relaxed);
         self.face.open.store(self.calls.open(), Ordering::Release);
     }
 }

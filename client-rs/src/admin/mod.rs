@@ -131,7 +131,7 @@ impl Admin {
 
     /// Counts since the client was made.
     pub fn stats(&self) -> AdminStats {
-        self.own.face.stats()
+        self.own.face.stats(self.own.handle().map_or(0, |handle| handle.throttled_ms()))
     }
 
     /// What befalls the client, from now on.
@@ -145,14 +145,7 @@ impl Admin {
     ///
     /// In a child of the process that made it there is nothing to tell.
     pub fn health(&self) -> Health {
-        if !self.own.process.is_current() {
-            return Health::default();
-        }
-        let handle = match &*lock(&self.own.stage) {
-            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
-            Stage::New | Stage::Closed(None) => None,
-        };
-        handle.map(|handle| handle.health()).unwrap_or_default()
+        self.own.handle().map(|handle| handle.health()).unwrap_or_default()
     }
 
     /// Takes no further call, lets those that are open end, and ends the client.
@@ -225,6 +218,18 @@ impl fmt::Debug for Admin {
 }
 
 impl Own {
+    /// Its client, from the first call on; none in a child of the process that made it, where the
+    /// lock may be held for ever.
+    fn handle(&self) -> Option<ClientHandle> {
+        if !self.process.is_current() {
+            return None;
+        }
+        match &*lock(&self.stage) {
+            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
+            Stage::New | Stage::Closed(None) => None,
+        }
+    }
+
     /// Brings the machine to the I/O thread, the first time.
     fn start(&self) -> Result<(), Error> {
         self.process.check()?;

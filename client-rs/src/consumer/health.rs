@@ -1,9 +1,8 @@
 //! How a consumer fares.
 
-use super::{Consumer, Stage};
+use super::Consumer;
 use crate::events::Events;
 use crate::health::Health;
-use crate::state::guard::lock;
 
 impl Consumer {
     /// What befalls the consumer, from now on. Nothing of it ends a poll.
@@ -20,10 +19,7 @@ impl Consumer {
         if !self.own.process.is_current() {
             return Health::default();
         }
-        let handle = match &*lock(&self.own.stage) {
-            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
-            Stage::New | Stage::Closed(None) => None,
-        };
+        let handle = self.own.handle();
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         Health {
             buffer_used: bytes(self.stats().buffered),

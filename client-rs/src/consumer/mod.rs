@@ -259,7 +259,9 @@ impl Consumer {
 
     /// Counts since the consumer was made.
     pub fn stats(&self) -> ConsumerStats {
-        self.own.live().map(Face::stats).unwrap_or_default()
+        let Some(face) = self.own.live() else { return ConsumerStats::default() };
+        let throttled_ms = self.own.handle().map_or(0, |handle| handle.throttled_ms());
+        ConsumerStats { throttled_ms, ..face.stats() }
     }
 
     /// Commits what is finished, leaves the group, and ends the consumer.
@@ -343,6 +345,15 @@ impl Own {
     /// The face, but in a child of the process that made it, where its lock may be held for ever.
     fn live(&self) -> Option<&Face> {
         self.process.is_current().then_some(&self.face)
+    }
+
+    /// Its client, from the first call that needed the network on. Not for a child of the process
+    /// that made it.
+    fn handle(&self) -> Option<ClientHandle> {
+        match &*lock(&self.stage) {
+            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
+            Stage::New | Stage::Closed(None) => None,
+        }
     }
 
     /// What only a consumer with a group can do is refused to one without.

@@ -51,6 +51,6 @@ pub struct ConsumerStats {
     pub truncations: u64,
     /// Times that the topic of a partition was found deleted and created anew (KIP-516).
     pub recreations: u64,
-    /// Milliseconds for which brokers asked to be left alone, in answers to fetches (KIP-219).
+    /// Milliseconds for which brokers asked to be left alone, in all answers (KIP-219).
     pub throttled_ms: u64,
 }

@@ -149,15 +149,20 @@ impl Client {
 
     /// What became of a request.
     pub(crate) fn handle_response(self: &Rc<Self>, owner: Owner, token: u64, reply: Reply) {
+        let mut told = false;
         self.call(|machine, cx| match owner {
             Owner::Machine => machine.handle_response(token, reply, cx),
             Owner::Metadata => {
-                cx.metadata.handle_response(token, reply, cx.now, cx.random);
+                let news = cx.metadata.handle_response(token, reply, cx.now, cx.random);
                 if let Some(stray) = cx.metadata.take_stray() {
                     self.vitals.note_stray(stray);
                 }
+                told = news;
             }
         });
+        if told {
+            self.inner.borrow_mut().let_go();
+        }
         self.wake.wake();
     }
 
@@ -368,6 +373,22 @@ impl Client {
 }
 
 impl Inner {
+    /// Closes the connections to brokers that the cluster has no more, once nothing is on them: their
+    /// ids may never come back.
+    fn let_go(&mut self) {
+        let brokers = &self.metadata.cluster().brokers;
+        self.links.retain(|key, link| {
+            let stays = match key.peer {
+                Peer::Node(id) => brokers.contains_key(&id) || link.load() > 0,
+                Peer::Bootstrap(_) => true,
+            };
+            if !stays {
+                link.close();
+            }
+            stays
+        });
+    }
+
     /// An open connection if there is one, else a broker not known to be down, else an address from
     /// the options: when all brokers are gone, the cluster is looked for anew (KIP-899), unless
     /// `metadata.recovery.strategy` is none.

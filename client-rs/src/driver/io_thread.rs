@@ -326,6 +326,11 @@ impl ClientHandle {
         self.vitals.read(clock::now())
     }
 
+    /// Milliseconds for which brokers wanted to be left alone (KIP-219).
+    pub(crate) fn throttled_ms(&self) -> u64 {
+        self.vitals.throttled_ms()
+    }
+
     /// Waits until the client's machine has ended, which it must have been told; whether it has.
     ///
     /// After the last client of the process its thread is gone too.

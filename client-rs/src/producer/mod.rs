@@ -188,7 +188,8 @@ impl Producer {
 
     /// What it has done since it was made, in numbers.
     pub fn stats(&self) -> ProducerStats {
-        self.inner.face.counters.read(&self.inner.face.memory)
+        let throttled_ms = self.inner.client.get().map_or(0, ClientHandle::throttled_ms);
+        self.inner.face.counters.read(&self.inner.face.memory, throttled_ms)
     }
 
     /// What befalls the producer, from now on.

@@ -55,7 +55,7 @@ pub struct ProducerStats {
     pub waits: u64,
     /// Milliseconds they waited, all together.
     pub waited_ms: u64,
-    /// Milliseconds for which brokers asked to be left alone, in answers to batches (KIP-219).
+    /// Milliseconds for which brokers asked to be left alone, in all answers (KIP-219).
     pub throttled_ms: u64,
     /// Bytes of `buffer.memory` in use now.
     pub memory_used: u64,
@@ -85,7 +85,6 @@ pub(crate) struct Counters {
     pub(crate) wakes: AtomicU64,
     waits: AtomicU64,
     waited_us: AtomicU64,
-    pub(crate) throttled_ms: AtomicU64,
 }
 
 /// Counts so many more.
@@ -112,7 +111,7 @@ impl Counters {
         add(&self.waited_us, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn read(&self, memory: &Memory) -> ProducerStats {
+    pub(crate) fn read(&self, memory: &Memory, throttled_ms: u64) -> ProducerStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let not_sent = load(&self.failed_not_sent);
         let possibly_persisted = load(&self.failed_possibly_persisted);
@@ -138,7 +137,7 @@ impl Counters {
             wakes: load(&self.wakes),
             waits: load(&self.waits),
             waited_ms: load(&self.waited_us) / 1000,
-            throttled_ms: load(&self.throttled_ms),
+            throttled_ms,
             memory_used: number(memory.used()),
             memory_max: number(memory.total()),
         }

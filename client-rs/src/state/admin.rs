@@ -3,7 +3,7 @@
 //! A call has items: topics, partitions, groups. Each goes to the broker that answers for it, those
 //! for one broker in one request; each ends by itself, so that one's error hides no other's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ pub(crate) trait Work: fmt::Debug + Send {
         debug_assert!(brokers.is_empty(), "only calls to each broker are told of them");
     }
 
-    /// The request for some of its items; a broker that works on it gives up after `timeout_ms`.
+    /// The request for some of its items, which rise; a broker that works on it gives up after `timeout_ms`.
     fn body(&self, items: &[usize], timeout_ms: i32) -> Box<dyn Body>;
 
     /// Reads the answer to that request, and keeps the results.
@@ -114,8 +114,6 @@ pub(crate) struct CallCounts {
     pub(crate) requests: u64,
     /// Items that went into a further request.
     pub(crate) retries: u64,
-    /// Milliseconds for which brokers wanted to be left alone.
-    pub(crate) throttled_ms: u64,
 }
 
 #[derive(Debug)]
@@ -320,7 +318,6 @@ impl Calls {
             Err(fault) => return self.handle_fault(call, asked, &fault, cx),
         };
         let throttle = u64::try_from(reading.throttle_ms).unwrap_or(0);
-        self.counts.throttled_ms = self.counts.throttled_ms.saturating_add(throttle);
         let quiet_until = cx.now + Duration::from_millis(throttle);
         if let Some(node) = node.filter(|_| throttle > 0) {
             self.quiet.insert(node, quiet_until);
@@ -406,12 +403,9 @@ impl Calls {
 
     /// The metadata asks no longer about topics of a call that no other call is about.
     fn forget_topics(&self, call: &Call, metadata: &mut Metadata) {
-        let others = || self.open.values().flat_map(Call::topics);
-        for topic in call.topics() {
-            if !others().any(|other| other == topic) {
-                metadata.unpin(topic);
-            }
-        }
+        let others: BTreeSet<&Arc<str>> = self.open.values().flat_map(Call::topics).collect();
+        let own: BTreeSet<&Arc<str>> = call.topics().collect();
+        own.difference(&others).for_each(|topic| metadata.unpin(topic));
     }
 
     fn request(&self, to: Target, token: u64, body: Box<dyn Body>) -> Request {

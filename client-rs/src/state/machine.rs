@@ -1,8 +1,11 @@
 //! What passes between a machine and the driver that moves its bytes.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,6 +14,7 @@ use ottla_protocol::{ApiKey, EncodeError, Request as Message, Response, Writer, 
 use super::backoff::Random;
 use super::metadata::Metadata;
 use crate::error::{Error, ErrorKind};
+use crate::health::Vitals;
 
 /// Which broker a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,18 +144,51 @@ pub(crate) struct Answer {
     /// The answer behind its header.
     pub(crate) body: Bytes,
     /// Where it came from, for errors and log lines.
-    pub(crate) broker: std::rc::Rc<str>,
+    pub(crate) broker: Rc<str>,
+    /// That connection's throttle.
+    pub(crate) throttle: Rc<Throttle>,
+}
+
+/// Where a connection learns that its broker wants to be left alone, and for how long (KIP-219).
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    vitals: Option<Arc<Vitals>>,
+    time: Cell<Duration>,
+}
+
+impl Throttle {
+    /// Of a connection of a client whose pauses are counted there.
+    pub(crate) fn new(vitals: Arc<Vitals>) -> Self {
+        Self { vitals: Some(vitals), time: Cell::default() }
+    }
+
+    fn note(&self, broker: &str, throttle_time_ms: i32) {
+        let millis = u64::try_from(throttle_time_ms).ok().filter(|&millis| millis > 0);
+        let Some(time) = millis.map(Duration::from_millis) else { return };
+        self.time.set(time);
+        if let Some(vitals) = &self.vitals {
+            vitals.note_throttled(broker, time);
+        }
+    }
+
+    /// The pause that the last answer asked for, once.
+    pub(crate) fn take(&self) -> Duration {
+        self.time.take()
+    }
 }
 
 impl Answer {
-    /// Reads it.
+    /// Reads it. So the pause that the broker asks for in it is counted and told, and its connection
+    /// keeps it, whatever the answer is about. To be called once.
     pub(crate) fn decode<'a, R: Response<'a>>(&'a self) -> Result<R, Error> {
-        frame::decode_body(&self.body, self.version).map_err(|error| {
+        let read: R = frame::decode_body(&self.body, self.version).map_err(|error| {
             Error::new(ErrorKind::Protocol, "the broker's answer cannot be read")
                 .with_api(R::KEY)
                 .with_broker(&self.broker)
                 .with_source(error)
-        })
+        })?;
+        self.throttle.note(&self.broker, read.throttle_time_ms());
+        Ok(read)
     }
 }
 

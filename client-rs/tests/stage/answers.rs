@@ -64,6 +64,14 @@ pub(super) struct Asked<'a> {
     pub(super) act: Option<&'a Act>,
 }
 
+impl Asked<'_> {
+    /// The time for which the broker asks to be left alone on this connection, in ms.
+    fn throttle_ms(&self) -> i32 {
+        let Some(Act::Throttle(throttle)) = self.act else { return 0 };
+        i32::try_from(throttle.as_millis()).unwrap()
+    }
+}
+
 /// What is answered: nothing at all, where no answer is waited for; none, where the connection is
 /// to be closed.
 pub(super) fn answer(
@@ -92,7 +100,8 @@ pub(super) fn answer(
         ApiKey::Heartbeat => {
             let error_code =
                 if world.rebalance { ErrorCode::REBALANCE_IN_PROGRESS } else { ErrorCode::NONE };
-            encoded(version, id, &HeartbeatResponse { error_code, ..Default::default() })
+            let throttle_time_ms = asked.throttle_ms();
+            encoded(version, id, &HeartbeatResponse { throttle_time_ms, error_code })
         }
         ApiKey::LeaveGroup => encoded(version, id, &LeaveGroupResponse::default()),
         ApiKey::OffsetCommit => commit(world, &asked),
@@ -125,7 +134,7 @@ fn metadata(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
     let hosts: Vec<_> = world
         .addresses
         .iter()
-        .filter(|(node, _)| !world.gone.contains(node))
+        .filter(|(node, _)| !world.gone.contains(node) && !world.hidden.contains(node))
         .map(|(&node, address)| match asked.act {
             Some(Act::Address(host, port)) => (node, host.clone(), *port),
             _ => (node, address.ip().to_string(), i32::from(address.port())),
@@ -230,7 +239,8 @@ fn commit(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
         partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
     }
     let topics = vec![OffsetCommitResponseTopic { name: TOPIC, partitions, ..Default::default() }];
-    encoded(asked.version, asked.id, &OffsetCommitResponse { topics, ..Default::default() })
+    let response = OffsetCommitResponse { throttle_time_ms: asked.throttle_ms(), topics };
+    encoded(asked.version, asked.id, &response)
 }
 
 fn committed(world: &World, asked: &Asked<'_>) -> Vec<u8> {
@@ -257,7 +267,7 @@ impl World {
     pub(super) fn throttle(&mut self, asked: &Asked<'_>) -> i32 {
         let Some(Act::Throttle(throttle)) = asked.act else { return 0 };
         self.quiet_until.insert(asked.node, Instant::now() + *throttle);
-        i32::try_from(throttle.as_millis()).unwrap()
+        asked.throttle_ms()
     }
 
     pub(super) fn end(&self, partition: i32) -> i64 {

@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) rebalance: bool,
     pub(crate) generation: i32,
     pub(crate) gone: Vec<i32>,
+    /// Brokers that are there, and that metadata does not tell of.
+    pub(crate) hidden: Vec<i32>,
     /// Brokers that do nothing with what comes until they go on.
     pub(crate) held: Vec<i32>,
     pub(crate) acts: BTreeMap<(i16, i32), VecDeque<Act>>,
@@ -102,7 +104,8 @@ impl Stage {
             thread::spawn(move || {
                 for stream in listener.incoming() {
                     let Ok(stream) = stream else { return };
-                    let connection = Connection { node, stream, world: Arc::clone(&world) };
+                    let (quiet_until, world) = (None, Arc::clone(&world));
+                    let connection = Connection { node, stream, quiet_until, world };
                     // A connection that ends, by either side, is no fault here.
                     thread::spawn(move || connection.serve().ok());
                 }
@@ -123,6 +126,8 @@ impl Stage {
 struct Connection {
     node: i32,
     stream: TcpStream,
+    /// Nothing may come by it before (KIP-219).
+    quiet_until: Option<Instant>,
     world: Arc<Mutex<World>>,
 }
 
@@ -144,6 +149,9 @@ impl Connection {
                     return self.stream.shutdown(Shutdown::Both);
                 }
                 world.note_patience(self.node, key);
+                if self.quiet_until.is_some_and(|until| until > Instant::now()) {
+                    world.impatient.push(format!("{key} by a connection of broker {}", self.node));
+                }
                 world.asked.push((key, i16::from_be_bytes([frame[2], frame[3]]), self.node));
                 if key == ApiKey::Produce {
                     world.note_produce(self.node, &frame);
@@ -157,6 +165,9 @@ impl Connection {
             }
             let answer = answers::answer(&self.world, self.node, key, &frame, act.as_ref());
             let Some(answer) = answer else { return self.stream.shutdown(Shutdown::Both) };
+            if let Some(Act::Throttle(throttle)) = &act {
+                self.quiet_until = Some(Instant::now() + *throttle);
+            }
             if key == ApiKey::Metadata {
                 self.world.lock().unwrap().told_bytes += answer.len();
             }

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for AlterConfigsResponse<'a> {
 
 impl<'a> Response<'a> for AlterConfigsResponse<'a> {
     const KEY: ApiKey = ApiKey::AlterConfigs;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `AlterConfigsResourceResponse` in `AlterConfigsResponse`.

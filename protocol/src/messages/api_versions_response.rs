@@ -141,6 +141,10 @@ impl<'a> Message<'a> for ApiVersionsResponse<'a> {
 
 impl<'a> Response<'a> for ApiVersionsResponse<'a> {
     const KEY: ApiKey = ApiKey::ApiVersions;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `ApiVersion` in `ApiVersionsResponse`.

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for CreatePartitionsResponse<'a> {
 
 impl<'a> Response<'a> for CreatePartitionsResponse<'a> {
     const KEY: ApiKey = ApiKey::CreatePartitions;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `CreatePartitionsTopicResult` in `CreatePartitionsResponse`.

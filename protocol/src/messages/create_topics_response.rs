@@ -57,6 +57,10 @@ impl<'a> Message<'a> for CreateTopicsResponse<'a> {
 
 impl<'a> Response<'a> for CreateTopicsResponse<'a> {
     const KEY: ApiKey = ApiKey::CreateTopics;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `CreatableTopicResult` in `CreateTopicsResponse`.

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for DeleteGroupsResponse<'a> {
 
 impl<'a> Response<'a> for DeleteGroupsResponse<'a> {
     const KEY: ApiKey = ApiKey::DeleteGroups;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DeletableGroupResult` in `DeleteGroupsResponse`.

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for DeleteRecordsResponse<'a> {
 
 impl<'a> Response<'a> for DeleteRecordsResponse<'a> {
     const KEY: ApiKey = ApiKey::DeleteRecords;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DeleteRecordsTopicResult` in `DeleteRecordsResponse`.

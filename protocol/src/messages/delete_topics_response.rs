@@ -57,6 +57,10 @@ impl<'a> Message<'a> for DeleteTopicsResponse<'a> {
 
 impl<'a> Response<'a> for DeleteTopicsResponse<'a> {
     const KEY: ApiKey = ApiKey::DeleteTopics;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DeletableTopicResult` in `DeleteTopicsResponse`.

@@ -99,6 +99,10 @@ impl<'a> Message<'a> for DescribeClusterResponse<'a> {
 
 impl<'a> Response<'a> for DescribeClusterResponse<'a> {
     const KEY: ApiKey = ApiKey::DescribeCluster;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DescribeClusterBroker` in `DescribeClusterResponse`.

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for DescribeConfigsResponse<'a> {
 
 impl<'a> Response<'a> for DescribeConfigsResponse<'a> {
     const KEY: ApiKey = ApiKey::DescribeConfigs;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DescribeConfigsResult` in `DescribeConfigsResponse`.

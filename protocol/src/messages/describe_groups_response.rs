@@ -58,6 +58,10 @@ impl<'a> Message<'a> for DescribeGroupsResponse<'a> {
 
 impl<'a> Response<'a> for DescribeGroupsResponse<'a> {
     const KEY: ApiKey = ApiKey::DescribeGroups;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DescribedGroup` in `DescribeGroupsResponse`.

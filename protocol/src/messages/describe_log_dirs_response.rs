@@ -62,6 +62,10 @@ impl<'a> Message<'a> for DescribeLogDirsResponse<'a> {
 
 impl<'a> Response<'a> for DescribeLogDirsResponse<'a> {
     const KEY: ApiKey = ApiKey::DescribeLogDirs;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DescribeLogDirsResult` in `DescribeLogDirsResponse`.

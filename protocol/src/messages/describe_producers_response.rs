@@ -56,6 +56,10 @@ impl<'a> Message<'a> for DescribeProducersResponse<'a> {
 
 impl<'a> Response<'a> for DescribeProducersResponse<'a> {
     const KEY: ApiKey = ApiKey::DescribeProducers;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `TopicResponse` in `DescribeProducersResponse`.

@@ -66,6 +66,10 @@ impl<'a> Message<'a> for DescribeTopicPartitionsResponse<'a> {
 
 impl<'a> Response<'a> for DescribeTopicPartitionsResponse<'a> {
     const KEY: ApiKey = ApiKey::DescribeTopicPartitions;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `DescribeTopicPartitionsResponseTopic` in `DescribeTopicPartitionsResponse`.

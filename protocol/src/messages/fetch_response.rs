@@ -95,6 +95,10 @@ impl<'a> Message<'a> for FetchResponse<'a> {
 
 impl<'a> Response<'a> for FetchResponse<'a> {
     const KEY: ApiKey = ApiKey::Fetch;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `FetchableTopicResponse` in `FetchResponse`.

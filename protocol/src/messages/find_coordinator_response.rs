@@ -120,6 +120,10 @@ impl<'a> Message<'a> for FindCoordinatorResponse<'a> {
 
 impl<'a> Response<'a> for FindCoordinatorResponse<'a> {
     const KEY: ApiKey = ApiKey::FindCoordinator;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `Coordinator` in `FindCoordinatorResponse`.

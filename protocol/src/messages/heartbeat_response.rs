@@ -56,4 +56,8 @@ impl Message<'_> for HeartbeatResponse {
 
 impl Response<'_> for HeartbeatResponse {
     const KEY: ApiKey = ApiKey::Heartbeat;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for IncrementalAlterConfigsResponse<'a> {
 
 impl<'a> Response<'a> for IncrementalAlterConfigsResponse<'a> {
     const KEY: ApiKey = ApiKey::IncrementalAlterConfigs;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `AlterConfigsResourceResponse` in `IncrementalAlterConfigsResponse`.

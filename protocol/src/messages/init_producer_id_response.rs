@@ -73,4 +73,8 @@ impl Message<'_> for InitProducerIdResponse {
 
 impl Response<'_> for InitProducerIdResponse {
     const KEY: ApiKey = ApiKey::InitProducerId;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }

@@ -115,6 +115,10 @@ impl<'a> Message<'a> for JoinGroupResponse<'a> {
 
 impl<'a> Response<'a> for JoinGroupResponse<'a> {
     const KEY: ApiKey = ApiKey::JoinGroup;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `JoinGroupResponseMember` in `JoinGroupResponse`.

@@ -70,6 +70,10 @@ impl<'a> Message<'a> for LeaveGroupResponse<'a> {
 
 impl<'a> Response<'a> for LeaveGroupResponse<'a> {
     const KEY: ApiKey = ApiKey::LeaveGroup;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `MemberResponse` in `LeaveGroupResponse`.

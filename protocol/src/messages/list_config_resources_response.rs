@@ -60,6 +60,10 @@ impl<'a> Message<'a> for ListConfigResourcesResponse<'a> {
 
 impl<'a> Response<'a> for ListConfigResourcesResponse<'a> {
     const KEY: ApiKey = ApiKey::ListConfigResources;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `ConfigResource` in `ListConfigResourcesResponse`.

@@ -62,6 +62,10 @@ impl<'a> Message<'a> for ListGroupsResponse<'a> {
 
 impl<'a> Response<'a> for ListGroupsResponse<'a> {
     const KEY: ApiKey = ApiKey::ListGroups;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `ListedGroup` in `ListGroupsResponse`.

@@ -58,6 +58,10 @@ impl<'a> Message<'a> for ListOffsetsResponse<'a> {
 
 impl<'a> Response<'a> for ListOffsetsResponse<'a> {
     const KEY: ApiKey = ApiKey::ListOffsets;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `ListOffsetsTopicResponse` in `ListOffsetsResponse`.

@@ -112,6 +112,10 @@ impl<'a> Message<'a> for MetadataResponse<'a> {
 
 impl<'a> Response<'a> for MetadataResponse<'a> {
     const KEY: ApiKey = ApiKey::Metadata;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `MetadataResponseBroker` in `MetadataResponse`.

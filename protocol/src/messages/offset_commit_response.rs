@@ -59,6 +59,10 @@ impl<'a> Message<'a> for OffsetCommitResponse<'a> {
 
 impl<'a> Response<'a> for OffsetCommitResponse<'a> {
     const KEY: ApiKey = ApiKey::OffsetCommit;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `OffsetCommitResponseTopic` in `OffsetCommitResponse`.

@@ -55,6 +55,10 @@ impl<'a> Message<'a> for OffsetDeleteResponse<'a> {
 
 impl<'a> Response<'a> for OffsetDeleteResponse<'a> {
     const KEY: ApiKey = ApiKey::OffsetDelete;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `OffsetDeleteResponseTopic` in `OffsetDeleteResponse`.

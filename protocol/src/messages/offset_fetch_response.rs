@@ -91,6 +91,10 @@ impl<'a> Message<'a> for OffsetFetchResponse<'a> {
 
 impl<'a> Response<'a> for OffsetFetchResponse<'a> {
     const KEY: ApiKey = ApiKey::OffsetFetch;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `OffsetFetchResponseTopic` in `OffsetFetchResponse`.

@@ -56,6 +56,10 @@ impl<'a> Message<'a> for OffsetForLeaderEpochResponse<'a> {
 
 impl<'a> Response<'a> for OffsetForLeaderEpochResponse<'a> {
     const KEY: ApiKey = ApiKey::OffsetForLeaderEpoch;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `OffsetForLeaderTopicResult` in `OffsetForLeaderEpochResponse`.

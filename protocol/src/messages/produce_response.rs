@@ -81,6 +81,10 @@ impl<'a> Message<'a> for ProduceResponse<'a> {
 
 impl<'a> Response<'a> for ProduceResponse<'a> {
     const KEY: ApiKey = ApiKey::Produce;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }
 
 /// `TopicProduceResponse` in `ProduceResponse`.

@@ -72,4 +72,8 @@ impl<'a> Message<'a> for SyncGroupResponse<'a> {
 
 impl<'a> Response<'a> for SyncGroupResponse<'a> {
     const KEY: ApiKey = ApiKey::SyncGroup;
+
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle_time_ms
+    }
 }

@@ -260,7 +260,14 @@ fn kind_impl(message: &Message, found: &Struct, all: &[Message]) -> String {
             );
             ("Request", content)
         }
-        Kind::Response(api) => ("Response", format!("const KEY: ApiKey = ApiKey::{};", api.name)),
+        Kind::Response(api) => {
+            let mut content = format!("const KEY: ApiKey = ApiKey::{};", api.name);
+            if found.fields.iter().any(|field| field.name == "ThrottleTimeMs") {
+                content
+                    .push_str("\n\nfn throttle_time_ms(&self) -> i32 {\nself.throttle_time_ms\n}");
+            }
+            ("Response", content)
+        }
         Kind::Record { key: Some(key) } => {
             ("KeyedMessage", format!("const RECORD_KEY: i16 = {key};"))
         }

@@ -1,5 +1,6 @@
 //! Topics described: by pages where the broker has them (KIP-966), else all at once.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -253,12 +254,14 @@ impl Pages {
     fn read_page(&mut self, items: &[usize], answer: &Answer) -> Result<Reading, Error> {
         let response = answer.decode::<DescribeTopicPartitionsResponse<'_>>()?;
         let cursor = response.next_cursor.as_ref();
-        let mut told = Vec::with_capacity(items.len());
+        let mut told = BTreeMap::new();
+        let mut came_on = false;
         for row in &response.topics {
             let Some(index) = self.index_of(row.name) else { continue };
             let Some(topic) = self.topics.get_mut(index) else { continue };
             if row.error_code.is_error() {
-                told.push((index, Verdict::Refused(row.error_code, None)));
+                told.insert(index, Verdict::Refused(row.error_code, None));
+                came_on = true;
                 continue;
             }
             let found = topic.found.get_or_insert_with(|| TopicDescription {
@@ -270,7 +273,7 @@ impl Pages {
             if found.topic_id != row.topic_id {
                 // It was deleted and made anew between two pages: what was told is of the old one.
                 topic.found = None;
-                told.push((index, Verdict::Partly));
+                told.insert(index, Verdict::Partly);
                 continue;
             }
             let known = next_partition(found);
@@ -278,17 +281,20 @@ impl Pages {
             found.partitions.extend(rows.filter(|row| row.partition >= known));
             found.partitions.sort_by_key(|partition| partition.partition);
             let cut = cursor.is_some_and(|cursor| cursor.topic_name == topic.name);
-            told.push((index, if cut { Verdict::Partly } else { Verdict::Done }));
+            came_on |= !cut || next_partition(found) > known;
+            told.insert(index, if cut { Verdict::Partly } else { Verdict::Done });
         }
-        // What comes behind the page is next.
-        if !told.is_empty() && cursor.is_some() {
+        if !came_on {
+            // Asked at once, the same page might come for ever.
+            told.clear();
+        } else if cursor.is_some() {
+            // What comes behind the page is next.
             for &item in items {
-                if told.iter().all(|(index, _)| *index != item) {
-                    told.push((item, Verdict::Partly));
-                }
+                told.entry(item).or_insert(Verdict::Partly);
             }
         }
-        Ok(Reading { throttle_ms: response.throttle_time_ms, items: told })
+        let items = told.into_iter().collect();
+        Ok(Reading { throttle_ms: response.throttle_time_ms, items })
     }
 
     fn read_metadata(&mut self, answer: &Answer) -> Result<Reading, Error> {
@@ -322,4 +328,49 @@ fn metadata(names: Vec<String>) -> Box<dyn Body> {
         });
         frame.put(&MetadataRequest { topics: Some(named.collect()), ..MetadataRequest::default() })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use bytes::Bytes;
+    use ottla_protocol::messages::describe_topic_partitions_response as page;
+    use ottla_protocol::{Message, Writer};
+
+    use super::*;
+
+    /// A page with these partitions of the first topic, and more to come.
+    fn answer(partitions: std::ops::Range<i32>) -> Answer {
+        let rows = partitions.clone().map(|partition_index| {
+            DescribeTopicPartitionsResponsePartition { partition_index, ..Default::default() }
+        });
+        let topic = page::DescribeTopicPartitionsResponseTopic {
+            name: Some("a"),
+            partitions: rows.collect(),
+            ..Default::default()
+        };
+        let next_cursor = Some(page::Cursor { topic_name: "a", partition_index: partitions.end });
+        let topics = vec![topic];
+        let response =
+            DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() };
+        let mut writer = Writer::new();
+        response.encode(&mut writer, 0).unwrap();
+        let body = Bytes::from(writer.into_bytes());
+        Answer { version: 0, body, broker: Rc::from("1 at b:1"), throttle: Rc::default() }
+    }
+
+    #[test]
+    fn a_page_that_leads_on_is_followed_at_once_and_the_same_one_again_is_not() {
+        let names = ["a", "b"].map(str::to_owned);
+        let topics = names.into_iter().enumerate();
+        let topics = topics.map(|(place, name)| Topic { name, place, found: None, fault: None });
+        let mut pages = Pages { topics: topics.collect(), by_page: true, promise: Promise::new() };
+        let mut told = |partitions| pages.read(&[0, 1], &answer(partitions)).unwrap().items;
+        let on = vec![(0, Verdict::Partly), (1, Verdict::Partly)];
+        assert_eq!(told(0..2), on);
+        assert_eq!(told(2..3), on);
+        assert_eq!(told(2..3), [], "it is asked again after a pause");
+        assert_eq!(told(3..4), on);
+    }
 }

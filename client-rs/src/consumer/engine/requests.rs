@@ -11,7 +11,6 @@ use crate::consumer::wire::fetch::{self, Hint};
 use crate::consumer::wire::offsets::{self, Stable, TopicIds};
 use crate::consumer::wire::{self, JoinTerms};
 use crate::error::{Error, ErrorKind};
-use crate::events::Event;
 use crate::record::TopicPartition;
 use crate::state::cluster::Cluster;
 use crate::state::commits::CommitAnswer;
@@ -293,16 +292,13 @@ impl Engine {
         reply: Result<Answer, Error>,
         cx: &mut Context<'_>,
     ) {
-        let answer = reply.and_then(|answer| {
-            let found = fetch::fetched(&answer, topics)?;
-            Ok((found, answer.broker))
-        });
+        let answer = reply.and_then(|answer| fetch::fetched(&answer, topics));
         self.log_fault(&answer);
-        let answer = answer.map(|((answer, hints), broker)| {
+        let answer = answer.map(|(answer, hints)| {
             for hint in &hints {
                 learn(hint, cx);
             }
-            self.count_fetch(&answer, &broker);
+            self.count_fetch(&answer);
             answer
         });
         self.fetcher.handle_fetch(token, answer, cx.now);
@@ -336,17 +332,11 @@ impl Engine {
         });
     }
 
-    fn count_fetch(&self, answer: &FetchAnswer, broker: &str) {
-        let time = answer.throttle;
-        if !time.is_zero() {
-            self.face.events.tell(|| Event::Throttled { broker: broker.to_owned(), time });
-        }
+    fn count_fetch(&self, answer: &FetchAnswer) {
         let empty = answer.parts.iter().all(|part| part.records.is_empty());
-        let throttled_ms = u64::try_from(answer.throttle.as_millis()).unwrap_or(u64::MAX);
         self.face.count(|stats| {
             stats.fetches += 1;
             stats.empty_fetches += u64::from(empty);
-            stats.throttled_ms += throttled_ms;
         });
     }
 

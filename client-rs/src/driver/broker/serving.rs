@@ -17,7 +17,7 @@ use crate::driver::clock::{self, Timer};
 use crate::driver::hint;
 use crate::driver::wire::Wire;
 use crate::error::{Error, ErrorKind};
-use crate::state::machine::{Answer, Frame, LinkFault, Request};
+use crate::state::machine::{Answer, Frame, LinkFault, Request, Throttle};
 
 /// Requests of one connection that are open at a time.
 const IN_FLIGHT_MAX: usize = 64;
@@ -46,6 +46,9 @@ pub(super) struct Serving<'a> {
     /// whether it gets an answer.
     unbegun: Option<(u64, bool)>,
     idle_since: Instant,
+    throttle: Rc<Throttle>,
+    /// The broker wants nothing more until then.
+    quiet_until: Option<Instant>,
     timer: Timer,
 }
 
@@ -56,7 +59,9 @@ impl<'a> Serving<'a> {
         wire: Wire,
         versions: Versions,
     ) -> Self {
-        let broker = client.upgrade().map_or_else(|| Rc::from(""), |c| c.name_of(link.key.peer));
+        let owner = client.upgrade();
+        let broker = owner.as_ref().map_or_else(|| Rc::from(""), |c| c.name_of(link.key.peer));
+        let throttle = owner.map(|owner| Throttle::new(owner.shared_vitals())).unwrap_or_default();
         Self {
             link,
             client,
@@ -67,6 +72,8 @@ impl<'a> Serving<'a> {
             unanswered: VecDeque::new(),
             unbegun: None,
             idle_since: clock::now(),
+            throttle: Rc::new(throttle),
+            quiet_until: None,
             timer: Timer::default(),
         }
     }
@@ -111,7 +118,7 @@ impl<'a> Serving<'a> {
                 match self.wire.poll_frame(cx) {
                     Poll::Ready(Ok(frame)) => {
                         self.idle_since = now;
-                        if let Err(error) = self.handle_frame(&client, frame) {
+                        if let Err(error) = self.handle_frame(&client, frame, now) {
                             return Poll::Ready(Err(error));
                         }
                     }
@@ -121,16 +128,23 @@ impl<'a> Serving<'a> {
             }
             // What was written and answered may have made room for what waits: nothing else would
             // bring this task back to it.
-            if !(self.has_room() && self.link.is_awaited()) {
-                return self.poll_deadline(&client, now, cx);
+            if self.has_room(now) && self.link.is_awaited() {
+                continue;
+            }
+            match self.poll_deadline(&client, now, cx) {
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(ended)) => return Poll::Ready(ended),
+                Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    /// Whether a further request may be encoded: not behind one that is still being written. Until
-    /// its turn comes it is in the outbox, where it can be taken back.
-    fn has_room(&self) -> bool {
-        !self.session.is_full() && self.wire.queued() == 0
+    /// Whether a further request may be encoded: not behind one that is still being written, and not
+    /// while the broker wants to be left alone. Until its turn comes it is in the outbox, where it
+    /// can be taken back.
+    fn has_room(&self, now: Instant) -> bool {
+        let quiet = self.quiet_until.is_some_and(|until| until > now);
+        !quiet && !self.session.is_full() && self.wire.queued() == 0
     }
 
     /// Lets go of the encoded request, if it was taken back.
@@ -160,7 +174,7 @@ impl<'a> Serving<'a> {
 
     /// Encodes what waits, as far as the connection has room.
     fn take_requests(&mut self, client: &Rc<Client>, now: Instant) {
-        while self.has_room() {
+        while self.has_room(now) {
             let Some((owner, request)) = self.link.outbox.borrow_mut().pop_front() else { return };
             let token = request.token;
             self.idle_since = now;
@@ -243,12 +257,17 @@ impl<'a> Serving<'a> {
         while self.unanswered.front().is_some_and(|(_, sent)| sent.end <= self.wire.written()) {
             let Some((_, sent)) = self.unanswered.pop_front() else { return };
             self.link.answered(1);
-            let answer = Answer { version: 0, body: Bytes::new(), broker: Rc::clone(&self.broker) };
+            let answer = self.answer(0, Bytes::new());
             client.handle_response(sent.owner, sent.token, Ok(answer));
         }
     }
 
-    fn handle_frame(&mut self, client: &Rc<Client>, frame: Bytes) -> Result<(), Error> {
+    fn handle_frame(
+        &mut self,
+        client: &Rc<Client>,
+        frame: Bytes,
+        now: Instant,
+    ) -> Result<(), Error> {
         let garbled = |error| {
             Error::new(ErrorKind::Protocol, "the broker's answer cannot be read").with_source(error)
         };
@@ -264,28 +283,46 @@ impl<'a> Serving<'a> {
         })?;
         self.link.failures.set(0);
         self.link.answered(1);
-        let answer = Answer { version, body, broker: Rc::clone(&self.broker) };
+        let answer = self.answer(version, body);
         client.handle_response(open.token.owner, open.token.token, Ok(answer));
+        let throttle = self.throttle.take();
+        if !throttle.is_zero() {
+            // KIP-219: the broker has answered, and reads nothing more of this connection so long.
+            self.quiet_until = self.quiet_until.max(Some(now + throttle));
+        }
         Ok(())
     }
 
-    /// Waits for the first request to be overdue, or for the connection to have been idle too long.
+    fn answer(&self, version: i16, body: Bytes) -> Answer {
+        let (broker, throttle) = (Rc::clone(&self.broker), Rc::clone(&self.throttle));
+        Answer { version, body, broker, throttle }
+    }
+
+    /// Waits for the first request to be overdue, or for the connection to have been idle too long:
+    /// then it ends. `None` if before that a pause is over that a request waits for. One that is to
+    /// last longer ends with the connection.
     fn poll_deadline(
         &mut self,
         client: &Client,
         now: Instant,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Error>> {
+    ) -> Poll<Option<Result<(), Error>>> {
         let open = self.session.iter().map(|open| open.token.deadline);
         let open = open.chain(self.unanswered.iter().map(|(_, sent)| sent.deadline)).min();
         let deadline = open.unwrap_or_else(|| self.idle_since + client.max_idle());
-        if deadline > now && self.timer.poll(Some(deadline), cx).is_pending() {
+        let pause = self.quiet_until.filter(|&until| now < until && until < deadline);
+        let pause = pause.filter(|_| self.link.is_awaited());
+        let at = pause.unwrap_or(deadline);
+        if at > now && self.timer.poll(Some(at), cx).is_pending() {
             return Poll::Pending;
         }
+        if pause.is_some() {
+            return Poll::Ready(None);
+        }
         if open.is_none() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Some(Ok(())));
         }
         let text = "the broker did not answer within the request timeout";
-        Poll::Ready(Err(Error::new(ErrorKind::RequestTimeout, text)))
+        Poll::Ready(Some(Err(Error::new(ErrorKind::RequestTimeout, text))))
     }
 }

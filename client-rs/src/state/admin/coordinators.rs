@@ -9,7 +9,7 @@ use ottla_protocol::messages::find_coordinator_response::FindCoordinatorResponse
 use ottla_protocol::{ApiKey, ErrorCode};
 
 use super::Route;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::state::machine::{Answer, Body, Context, Reply, body};
 use crate::state::pace::{Pace, soonest};
 
@@ -92,7 +92,7 @@ impl Coordinators {
         });
         let mut refused = Vec::new();
         let (mut answers, fault) = match read {
-            Ok(answers) => (answers, None),
+            Ok((answers, missing)) => (answers, missing),
             Err(error) => (BTreeMap::new(), Some(error)),
         };
         for (group, known) in &mut self.groups {
@@ -156,12 +156,16 @@ fn question(groups: Vec<Arc<str>>) -> Box<dyn Body> {
     })
 }
 
-/// The answers by group; `first` is the group that an old version asks about.
+/// What the answers say by group.
+type Answers = BTreeMap<String, Result<i32, Error>>;
+
+/// The answers by group, and what to think of a group that they leave out; `first` is the group that
+/// an old version asks about.
 fn read(
     answer: &Answer,
     first: Option<&Arc<str>>,
     cx: &mut Context<'_>,
-) -> Result<BTreeMap<String, Result<i32, Error>>, Error> {
+) -> Result<(Answers, Option<Error>), Error> {
     let response = answer.decode::<FindCoordinatorResponse<'_>>()?;
     let mut take = |code: ErrorCode, text: Option<&str>, node: i32, host: &str, port: i32| {
         if code.is_none() {
@@ -179,11 +183,14 @@ fn read(
             response.host,
             response.port,
         );
-        return Ok(first.map(|group| (group.to_string(), found)).into_iter().collect());
+        let answers = first.map(|group| (group.to_string(), found)).into_iter().collect();
+        return Ok((answers, None));
     }
     let rows = response.coordinators.iter().map(|row| {
         let found = take(row.error_code, row.error_message, row.node_id, row.host, row.port);
         (row.key.to_owned(), found)
     });
-    Ok(rows.collect())
+    let text = "the broker's answer does not name all groups that were asked about";
+    let missing = Error::new(ErrorKind::Protocol, text).with_api(ApiKey::FindCoordinator);
+    Ok((rows.collect(), Some(missing.with_broker(&answer.broker))))
 }

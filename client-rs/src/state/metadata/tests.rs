@@ -94,7 +94,7 @@ fn response_of(cluster_id: Option<&str>, topics: Vec<MetadataResponseTopic<'_>>)
     let mut writer = Writer::new();
     response.encode(&mut writer, VERSION).unwrap();
     let body = Bytes::from(writer.into_bytes());
-    Answer { version: VERSION, body, broker: Rc::from("b:9092") }
+    Answer { version: VERSION, body, broker: Rc::from("b:9092"), throttle: Rc::default() }
 }
 
 fn fault() -> Reply {
@@ -260,7 +260,7 @@ fn the_names_of_all_topics_are_told_while_they_are_watched() {
     let mut writer = Writer::new();
     ottla_protocol::Message::encode(&response, &mut writer, version).unwrap();
     let body = Bytes::from(writer.into_bytes());
-    let answer = Answer { version, body, broker: Rc::from("a:1") };
+    let answer = Answer { version, body, broker: Rc::from("a:1"), throttle: Rc::default() };
     assert!(trial.answer(request.token, Ok(answer)));
     assert_eq!(trial.metadata.names().unwrap()[..], ["orders".into(), "u".into()]);
     assert!(!trial.metadata.cluster().topics.contains_key("u"), "only what is wanted is kept");

@@ -10,7 +10,6 @@ use super::queue::Ended;
 use super::verdict::Verdict;
 use super::{Open, Sender};
 use crate::error::{ErrorKind, Outcome};
-use crate::events::Event;
 use crate::producer::stats::{add, number};
 use crate::state::completion::Outcome as Ending;
 use crate::state::machine::{Answer, Context, LinkFault, Reply};
@@ -44,13 +43,9 @@ impl Sender {
             }
         };
         let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
-        add(&self.face.counters.throttled_ms, throttle);
         if let Some(node) = self.nodes.get_mut(&open.node).filter(|_| throttle > 0) {
             // KIP-219: the broker has answered, and takes nothing more for so long.
-            let time = Duration::from_millis(throttle);
-            node.muted_until = Some(cx.now + time);
-            let broker = &answer.broker;
-            self.face.events.tell(|| Event::Throttled { broker: broker.to_string(), time });
+            node.muted_until = Some(cx.now + Duration::from_millis(throttle));
         }
         for broker in &response.node_endpoints {
             cx.metadata.learn_broker(broker.node_id, broker.host, broker.port);

@@ -306,7 +306,12 @@ fn flush(face: &Accumulator) -> Arc<Signal> {
 fn answer<'a>(message: &impl Message<'a>, version: i16) -> Answer {
     let mut writer = Writer::new();
     message.encode(&mut writer, version).unwrap();
-    Answer { version, body: Bytes::from(writer.into_bytes()), broker: Rc::from("b:9092") }
+    Answer {
+        version,
+        body: Bytes::from(writer.into_bytes()),
+        broker: Rc::from("b:9092"),
+        throttle: Rc::default(),
+    }
 }
 
 /// Reads a request as a broker would.

@@ -101,7 +101,7 @@ fn heartbeats_and_commits_go_on_while_a_broker_wants_no_fetches() {
     script.pass(Duration::from_secs(90));
     assert_eq!(script.seen, ["commit 0:10"], "two sessions' time without a fetch");
     let stand = stats(&script);
-    assert_eq!((stand.heartbeats, stand.joins, stand.throttled_ms), (30, 1, 120_000));
+    assert_eq!((stand.heartbeats, stand.joins), (30, 1));
     assert_eq!(script.face.partitions(), [part(0)]);
     script.throttle = Duration::ZERO;
     script.pass(Duration::from_secs(31));

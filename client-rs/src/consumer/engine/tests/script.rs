@@ -271,7 +271,7 @@ impl Script {
     }
 
     fn reply(&mut self, metadata: bool, token: u64, version: i16, body: Bytes) {
-        let answer = Answer { version, body, broker: Rc::from("1") };
+        let answer = Answer { version, body, broker: Rc::from("1"), throttle: Rc::default() };
         if metadata {
             let (now, random) = (self.now, &mut self.random);
             self.metadata.handle_response(token, Ok(answer), now, random);
