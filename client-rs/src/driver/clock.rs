@@ -79,31 +79,92 @@ pub(crate) async fn sleep_until(at: Instant) {
     tokio::time::sleep_until(at.into()).await;
 }
 
-/// A task's one timer, set anew at each poll.
+/// A task's one timer, which is told the time at each poll.
+///
+/// One that is due sooner than asked stays as it is, and is set anew when it fires: to bring the
+/// runtime's next timer forward costs a write to its own event descriptor, and one more round of the
+/// poller, which would lie in the way of each lone record.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     sleep: Option<Pin<Box<tokio::time::Sleep>>>,
-    at: Option<Instant>,
+    /// When it fires; unset if it has.
+    set: Option<Instant>,
 }
 
 impl Timer {
-    /// Whether the time has come; else the task is polled again when it does. `None` never comes.
+    /// Whether the time has come; else the task is polled again when it does, or before. `None`
+    /// never comes.
     pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = at else { return Poll::Pending };
+        if self.set.is_none_or(|set| set > deadline) {
+            self.set(deadline);
+        }
+        while let Some(sleep) = &mut self.sleep {
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // One that has fired is not polled again before it is set.
+            let fired = self.set.take();
+            if fired.is_none_or(|fired| fired >= deadline) {
+                return Poll::Ready(());
+            }
+            self.set(deadline);
+        }
+        Poll::Pending
+    }
+
+    fn set(&mut self, deadline: Instant) {
         match &mut self.sleep {
-            Some(sleep) if self.at != at => sleep.as_mut().reset(deadline.into()),
-            Some(_) => {}
-            None => self.sleep = Some(Box::pin(tokio::time::sleep_until(deadline.into()))),
+            Some(sleep) => sleep.as_mut().reset(deadline.into()),
+            none => *none = Some(Box::pin(tokio::time::sleep_until(deadline.into()))),
         }
-        self.at = at;
-        let fired = match &mut self.sleep {
-            Some(sleep) => sleep.as_mut().poll(cx),
-            None => Poll::Pending,
-        };
-        if fired.is_ready() {
-            // A timer that has fired is not polled again before it is reset.
-            self.at = None;
+        self.set = Some(deadline);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Far less than the far times that are asked, far more than the near ones.
+    const LIMIT: Duration = Duration::from_mins(1);
+
+    /// How long a timer took that was asked for each of these times and then for the last until it
+    /// fired, and how often its task was polled for that.
+    fn fired_after(asked: &[Duration]) -> (Duration, u32) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let begin = now();
+            let (mut timer, mut polls) = (Timer::default(), 0);
+            let (last, before) = asked.split_last().unwrap();
+            for &wait in before {
+                poll_fn(|cx| Poll::Ready(timer.poll(Some(begin + wait), cx).is_ready())).await;
+            }
+            let fired = poll_fn(|cx| {
+                polls += 1;
+                timer.poll(Some(begin + *last), cx)
+            });
+            tokio::time::timeout(LIMIT, fired).await.expect("the timer fires");
+            (begin.elapsed(), polls)
+        })
+    }
+
+    #[test]
+    fn a_timer_fires_when_it_was_asked_last_sooner_or_later_than_before() {
+        let [near, nearer, far] = [20, 5, 3_600_000].map(Duration::from_millis);
+        for asked in
+            [&[near][..], &[nearer, near], &[near, nearer], &[far, near], &[nearer, far, near]]
+        {
+            let (took, _) = fired_after(asked);
+            assert!(took >= *asked.last().unwrap(), "{asked:?}: after {took:?}");
         }
-        fired
+    }
+
+    #[test]
+    fn a_time_put_off_again_and_again_wakes_the_task_for_the_first_and_the_last() {
+        let (_, polls) = fired_after(&[5, 6, 7, 8, 9, 50].map(Duration::from_millis));
+        assert!(polls <= 3, "{polls} polls: before the first was due, then, and at the last");
     }
 }
