@@ -133,7 +133,8 @@ fn another_member_takes_over_from_one_that_was_killed() {
     for _ in 0..100 {
         victim.told();
     }
-    let heir = member(&bootstrap, &topic, &pairs);
+    // Its own session is as long as by default: it stays, however slow the machine.
+    let heir = member(&bootstrap, &topic, &[pairs[0], pairs[2]]);
     // A rebalance needs the answer of a member that the group takes for alive.
     wait_until("a share for each", || {
         drop(heir.poll(A_WHILE).unwrap());
@@ -173,8 +174,12 @@ fn a_partition_of_a_killed_member_is_read_on_from_what_was_committed() {
         ("max.poll.records", "10"),
     ];
     let mut victim = Elsewhere::member(&member_options(&bootstrap, &topic, &pairs), &topic);
-    for offset in 0..100 {
-        assert_eq!(victim.told(), offset.to_string());
+    let mut next = 0;
+    while next < 100 {
+        let offset: u32 = victim.told().parse().unwrap();
+        // A slow machine may have let its session end: then it reads again what it had not committed.
+        assert!(offset <= next, "{offset} in place of {next}");
+        next = next.max(offset + 1);
     }
     // It asked for a record more: the hundredth is finished, and committed by and by.
     let (elsewhere, group) = (cluster.topic(1), group_of(&topic));
@@ -186,7 +191,7 @@ fn a_partition_of_a_killed_member_is_read_on_from_what_was_committed() {
     watcher.close(LIMIT).unwrap();
     victim.kill();
     send_and_close(&bootstrap, &topic, 1, 100..110);
-    let heir = member(&bootstrap, &topic, &pairs);
+    let heir = member(&bootstrap, &topic, &[]);
     for offset in 100..110 {
         assert_eq!(heir.poll(LIMIT).unwrap().unwrap().offset(), offset);
     }

@@ -22,7 +22,9 @@ fn a_call_that_would_have_to_wait_for_its_own_thread_is_refused() {
     within_limit(|| {
         let (cluster, topic) = Cluster::with_topic(1);
         let fine = producer(&cluster.bootstrap(), &[]);
-        let stuck = producer(&nobody(), &[("buffer.memory", "32768")]);
+        // Its records wait for their topic to be known longer than this may take.
+        let pairs = [("buffer.memory", "32768"), ("max.block.ms", "600000")];
+        let stuck = producer(&nobody(), &pairs);
         let large = vec![7; 16_000];
         let open = stuck.send(&Record::to(&topic).value(&large)).unwrap();
         while stuck.try_send(&Record::to(&topic).value(&large)).is_ok() {}
