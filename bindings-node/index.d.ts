@@ -89,7 +89,7 @@ export class Producer extends EventEmitter<ProducerEvents> {
    * was kept of it; wait for `drain`. Failures come as `error` events.
    */
   push(topic: string, value: Bytes, options?: RecordOptions): boolean
-  /** Resolves when there is room again. */
+  /** Resolves when there is room again; rejects with `BufferFull` if there was none within `maxBlock`. */
   drain(options?: WaitOptions): Promise<void>
   /** Sends many records at once; one that is refused does not keep the others back. */
   sendMany(

@@ -973,7 +973,8 @@ ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
  * and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
  * OTTLA_ERR_BUFFER_FULL; polls make room.
  *
- * user is given to each call, and must be good until this is called again or the producer freed.
+ * user is given to each call, and must be good until this is called again or the producer freed. A
+ * call that another thread is in when this returns may still use the former one.
  * Gives NULL, or an error to be freed. Any thread.
  */
 ottla_error_t *ottla_producer_on_delivery(const ottla_producer_t *producer,
@@ -1165,7 +1166,8 @@ ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
  * and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
  * OTTLA_ERR_BUFFER_FULL; polls make room.
  *
- * user is given to each call, and must be good until this is called again or the producer freed.
+ * user is given to each call, and must be good until this is called again or the producer freed. A
+ * call that another thread is in when this returns may still use the former one.
  * Gives NULL, or an error to be freed. Any thread.
  */
 ottla_error_t *ottla_producer_on_delivery(const ottla_producer_t *producer,

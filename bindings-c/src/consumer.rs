@@ -49,8 +49,6 @@ pub struct ottla_consumer_t {
     consumer: Held<Consumer>,
     ready: Arc<EventFd>,
     woken: AtomicBool,
-    /// How long a synchronous commit may take.
-    api_timeout: Duration,
     /// Names of topics that C was given pointers to.
     topics: Mutex<BTreeSet<CString>>,
 }
@@ -86,7 +84,7 @@ impl ottla_consumer_t {
     fn commit(&self, what: Commit<'_>, mode: c_int) -> Result<(), Error> {
         let consumer = self.consumer.get()?;
         match ottla_commit_t::of(mode)? {
-            ottla_commit_t::OTTLA_COMMIT_SYNC => consumer.commit(what, self.api_timeout),
+            ottla_commit_t::OTTLA_COMMIT_SYNC => consumer.commit(what, consumer.api_timeout()),
             ottla_commit_t::OTTLA_COMMIT_SOON => consumer.commit_soon(what),
         }
     }
@@ -140,14 +138,12 @@ pub unsafe extern "C" fn ottla_consumer_new(
         // SAFETY: the header asks for NULL or a text.
         let options = unsafe { config::options(options) }?;
         let consumer = Consumer::new(&options)?;
-        let api_timeout = options.get("default.api.timeout.ms").and_then(|text| text.parse().ok());
-        let api_timeout = api_timeout.map_or(Duration::ZERO, Duration::from_millis);
         let ready = EventFd::new()?;
         let hook = Arc::clone(&ready);
         consumer.on_ready(move || hook.raise());
         let consumer = Held::new(consumer)?;
         let (woken, topics) = (AtomicBool::new(false), Mutex::default());
-        Ok(handle::give(ottla_consumer_t { consumer, ready, woken, api_timeout, topics }))
+        Ok(handle::give(ottla_consumer_t { consumer, ready, woken, topics }))
     };
     // SAFETY: the header asks for NULL or a place for an error.
     unsafe { guard_give(err, body) }

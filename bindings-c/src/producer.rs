@@ -302,7 +302,8 @@ impl ottla_producer_t {
 /// and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
 /// OTTLA_ERR_BUFFER_FULL; polls make room.
 ///
-/// user is given to each call, and must be good until this is called again or the producer freed.
+/// user is given to each call, and must be good until this is called again or the producer freed. A
+/// call that another thread is in when this returns may still use the former one.
 /// Gives NULL, or an error to be freed. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ottla_producer_on_delivery(

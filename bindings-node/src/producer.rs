@@ -139,7 +139,7 @@ impl NativeProducer {
                 let mut packed = parcel.unpack();
                 let record = packed.next(&parcel.topic.1)?;
                 // Its time runs from now on, whoever is before it in the line.
-                reserved.own.producer.room(size(&record)).await?;
+                reserved.own.producer.room(record.size()).await?;
                 ticket.reached().await;
                 let sent = reserved.own.send_when_room(&record).await?;
                 Ok(Answer::Slot(reserved.own.keep(parcel.topic.0, &sent, Whose::One)))
@@ -361,7 +361,7 @@ impl Own {
         loop {
             // The caller has waited for room before, which is kept for this try.
             match self.producer.try_send(record) {
-                Err(error) if is_full(&error) => self.producer.room(size(record)).await?,
+                Err(error) if is_full(&error) => self.producer.room(record.size()).await?,
                 other => return other,
             }
         }
@@ -443,12 +443,4 @@ impl Drop for Reserved {
 /// Whether a record was given back for want of room.
 fn is_full(error: &Error) -> bool {
     error.kind() == ErrorKind::BufferFull
-}
-
-/// Bytes of a record's parts.
-fn size(record: &Record<'_>) -> usize {
-    let len = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
-    // Beside each header's bytes stand their lengths, of five bytes at most each.
-    let headers = record.headers.iter().map(|header| header.key.len() + len(header.value) + 10);
-    len(record.key) + len(record.value) + headers.sum::<usize>()
 }

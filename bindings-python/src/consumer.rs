@@ -11,20 +11,21 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::aio::{Pending, Signal};
 use crate::batch::Batch;
-use crate::boundary::{Held, LONGEST, guard, seconds};
+use crate::boundary::{Held, guard, seconds};
 use crate::config;
 use crate::error::{self, OrRaise as _};
 use crate::log;
 use crate::record::Record;
 use crate::wait;
 
+/// How long after its time a call of the core is waited for.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The native half of Python's two consumers.
 #[pyclass(frozen, subclass, module = "ottla._ottla", name = "Consumer")]
 #[derive(Debug)]
 pub(crate) struct Consumer {
     core: Held<Core>,
-    /// `default.api.timeout.ms`: the limit of a call that was given none.
-    api_timeout: Duration,
 }
 
 /// What is to be committed.
@@ -102,8 +103,7 @@ impl Consumer {
         guard(py, || {
             log::look_twice(py);
             let options = config::options(bootstrap, options)?;
-            let api_timeout = config::millis(py, &options, "default.api.timeout.ms")?;
-            let made = Self { core: Held::new(Core::new(&options).or_raise(py)?), api_timeout };
+            let made = Self { core: Held::new(Core::new(&options).or_raise(py)?) };
             if let Some(topics) = topics {
                 made.subscribe(topics)?;
             }
@@ -214,9 +214,11 @@ impl Consumer {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         guard(py, || {
-            let (what, timeout) = (What::new(what)?, seconds(py, timeout)?);
-            let done = self.core.get(py)?.commit_async(what.as_commit());
-            wait::finish(py, done, timeout, "the commit")
+            let (core, what) = (self.core.get(py)?, What::new(what)?);
+            let timeout = time_of(py, core, timeout)?;
+            let done = core.commit_async_within(what.as_commit(), timeout);
+            // It ends by itself, and tells what stood in its way.
+            wait::finish(py, done, Some(timeout + GRACE), "the commit")
         })
     }
 
@@ -259,8 +261,8 @@ impl Consumer {
     #[pyo3(signature = (timeout=None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         guard(py, || {
-            let timeout = self.close_timeout(py, timeout)?;
             let Some(core) = self.core.if_ours() else { return Ok(()) };
+            let timeout = time_of(py, core, timeout)?;
             wait::finish(py, core.close_async(timeout), None, "close")
         })
     }
@@ -298,28 +300,28 @@ impl Consumer {
         py: Python<'_>,
         signal: &Signal,
         what: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
     ) -> PyResult<Pending> {
         guard(py, || {
-            let what = What::new(what)?;
-            let done = self.core.get(py)?.commit_async(what.as_commit());
+            let (core, what) = (self.core.get(py)?, What::new(what)?);
+            let timeout = time_of(py, core, timeout)?;
+            let done = core.commit_async_within(what.as_commit(), timeout);
             Ok(Pending::new(signal, done, |_, ()| Ok(())))
         })
     }
 
     fn _close(&self, py: Python<'_>, signal: &Signal, timeout: Option<f64>) -> PyResult<Pending> {
         guard(py, || {
-            let timeout = self.close_timeout(py, timeout)?;
-            let done = self.core.get(py)?.close_async(timeout);
+            let core = self.core.get(py)?;
+            let done = core.close_async(time_of(py, core, timeout)?);
             Ok(Pending::new(signal, done, |_, ()| Ok(())))
         })
     }
 }
 
-impl Consumer {
-    fn close_timeout(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Duration> {
-        let Some(timeout) = timeout else { return Ok(self.api_timeout) };
-        Ok(seconds(py, Some(timeout))?.unwrap_or(LONGEST))
-    }
+/// How long a call may take that was given so many seconds, or none.
+fn time_of(py: Python<'_>, core: &Core, timeout: Option<f64>) -> PyResult<Duration> {
+    Ok(seconds(py, timeout)?.unwrap_or_else(|| core.api_timeout()))
 }
 
 fn at_least_one(py: Python<'_>, max_records: Option<usize>) -> PyResult<usize> {

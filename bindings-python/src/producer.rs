@@ -58,13 +58,6 @@ impl Given<'_, '_> {
     }
 }
 
-/// The bytes of a record, for which there must be room.
-pub(crate) fn size(record: &CoreRecord<'_>) -> usize {
-    let len = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
-    let headers = record.headers.iter().map(|header| header.key.len() + len(header.value) + 10);
-    len(record.key) + len(record.value) + headers.sum::<usize>()
-}
-
 #[pymethods]
 impl Producer {
     #[new]
@@ -116,7 +109,7 @@ impl Producer {
                 loop {
                     match core.try_send(record) {
                         Err(full) if full.kind() == ErrorKind::BufferFull => {
-                            let room = core.room(size(record));
+                            let room = core.room(record.size());
                             wait::finish(py, room, None, "waiting for room")?;
                         }
                         sent => return sent.map(Sent::new).or_raise(py),
@@ -247,7 +240,7 @@ impl Producer {
     ) -> PyResult<Pending> {
         let given = Given { topic, value, key, headers, partition, timestamp };
         guard(py, || {
-            let bytes = given.with(py, |record| Ok(size(record)))?;
+            let bytes = given.with(py, |record| Ok(record.size()))?;
             Ok(Pending::new(signal, self.core.get(py)?.room(bytes), |_, ()| Ok(())))
         })
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use ottla::{Delivery as CoreDelivery, Error, Producer, SentMany};
+use ottla::{Delivery as CoreDelivery, Error, Producer, Record, SentMany};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,7 +14,6 @@ use crate::aio::{Pending, Signal};
 use crate::batch::column;
 use crate::boundary::{Held, guard, seconds};
 use crate::error::{self, OrRaise as _};
-use crate::producer::size;
 use crate::record::{Delivery, Outgoing};
 use crate::wait;
 
@@ -81,7 +80,7 @@ pub(crate) fn taken(
 ) -> PyResult<Option<usize>> {
     let (taken, room) = outgoing.with_rest(py, |rest| {
         let taken = py.detach(|| core.try_send_many(rest, sent));
-        (taken, rest.get(taken).map(size))
+        (taken, rest.get(taken).map(Record::size))
     })?;
     outgoing.taken += taken;
     Ok(room)

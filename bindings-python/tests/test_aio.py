@@ -179,6 +179,24 @@ def test_batches_polls_and_commits(broker, topic):
     run(main())
 
 
+def test_a_commits_own_timeout_counts_and_not_the_options(name):
+    async def main():
+        async with ottla.Broker() as own:
+            async with ottla.AsyncProducer(own.address) as producer:
+                await producer.send(name, b"v")
+            reader = consumer(own, name, auto_commit=False, api_timeout=1)
+            (record,) = await taken(reader, 1)
+        # Nobody can take it any more, so it is tried until the time is over.
+        began = time.monotonic()
+        with pytest.raises(ottla.TimeoutError):
+            await reader.commit(record, timeout=0.5)
+        assert time.monotonic() - began >= 0.5
+        with contextlib.suppress(ottla.Error):
+            await reader.close(timeout=0.1)
+
+    run(main())
+
+
 def test_a_cancelled_poll_loses_nothing(broker, topic):
     async def main():
         async with ottla.AsyncProducer(broker.address) as producer:

@@ -1,6 +1,7 @@
 """Reading as a member of a group, from threads."""
 
 import collections
+import contextlib
 import threading
 import time
 
@@ -117,6 +118,24 @@ def test_the_group_goes_on_behind_what_was_committed(producer, consumer, topic, 
     reader.close(10)
     (record,) = take(consumer(topic), 1)
     assert record.offset == 4
+
+
+def test_a_commits_own_timeout_counts_and_not_the_options(name):
+    with ottla.Broker() as broker:
+        with ottla.Producer(broker.address) as producer:
+            producer.send(name, b"v")
+        options = {"group": name, "start": "earliest", "auto_commit": False, "api_timeout": 1}
+        reader = ottla.Consumer(broker.address, topics=name, **options)
+        (record,) = take(reader, 1)
+    # Nobody can take it any more, so it is tried until the time is over.
+    began = time.monotonic()
+    with pytest.raises(ottla.TimeoutError):
+        reader.commit(record, timeout=0.5)
+    assert time.monotonic() - began >= 0.5
+    with pytest.raises(ottla.TimeoutError):
+        reader.commit(record)
+    with contextlib.suppress(ottla.Error):
+        reader.close(timeout=0.1)
 
 
 def test_commit_soon_is_done_when_the_consumer_is_closed(producer, consumer, topic):

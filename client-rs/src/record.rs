@@ -52,6 +52,16 @@ impl<'a> Record<'a> {
         Self { topic, partition: None, key: None, value: None, headers: &[], timestamp: None }
     }
 
+    /// Bytes of its key, value and headers, for which there must be room
+    /// ([`Producer::room`](crate::Producer::room)).
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let len = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
+        // Beside a header's bytes stand two lengths, of five bytes at most each.
+        let headers = self.headers.iter().map(|header| header.key.len() + len(header.value) + 10);
+        len(self.key) + len(self.value) + headers.sum::<usize>()
+    }
+
     /// The same with this key.
     #[must_use]
     #[inline]
@@ -155,4 +165,17 @@ pub(crate) fn check_topic(name: &str) -> Result<(), Error> {
     let shown: String = name.chars().take(64).collect();
     let text = format!("`{}` is no name of a topic: {fault}", shown.escape_debug());
     Err(Error::new(ErrorKind::InvalidTopic, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_records_size_is_its_bytes_and_the_lengths_of_its_headers() {
+        assert_eq!(Record::to("orders").size(), 0);
+        let headers = [Header::new("name", b"val"), Header { key: "", value: None }];
+        let record = Record::to("orders").key(b"k").value(b"value").headers(&headers);
+        assert_eq!(record.size(), 1 + 5 + (4 + 3 + 10) + 10);
+    }
 }

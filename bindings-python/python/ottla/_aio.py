@@ -174,7 +174,10 @@ class AsyncProducer:
         self._raise_unreported()
 
     async def drain(self) -> None:
-        """Wait until there is room, so that try_send() can go on."""
+        """Wait until there is room, so that try_send() can go on.
+
+        BufferFullError if there was none within max_block_ms.
+        """
         await self._turn()
         await self._reactor.run(self._native._room(self._reactor.signal))
 
@@ -370,8 +373,7 @@ class AsyncConsumer:
 
     async def commit(self, what: Committable = None, timeout: float | None = None) -> None:
         """Commit, and wait until the group's coordinator has it; as Consumer.commit."""
-        pending = self._native._commit(self._reactor.signal, what)
-        await self._reactor.run(pending, timeout, "the commit")
+        await self._reactor.run(self._native._commit(self._reactor.signal, what, timeout))
 
     def commit_soon(self, what: Committable = None) -> None:
         """Commit without waiting; as Consumer.commit_soon."""

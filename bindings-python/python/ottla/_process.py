@@ -10,7 +10,7 @@ from typing import Protocol
 from . import _log
 
 EXIT_DEADLINE = 5.0
-"""Seconds that all producers together get at the interpreter's end to send what they hold."""
+"""Seconds that all clients together get at the interpreter's end: to send, commit and leave."""
 
 _logger = logging.getLogger("ottla")
 

@@ -87,7 +87,16 @@ impl Consumer {
         &self,
         what: Commit<'_>,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let promise = match self.begin_commit(what, self.own.config.api_timeout) {
+        self.commit_async_within(what, self.own.config.api_timeout)
+    }
+
+    /// The same within a time of the caller's.
+    pub fn commit_async_within(
+        &self,
+        what: Commit<'_>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let promise = match self.begin_commit(what, timeout) {
             Ok(Some(promise)) => promise,
             other => Promise::resolved(other.map(|_| ())),
         };

@@ -106,6 +106,11 @@ impl Consumer {
         Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, listener, process }) })
     }
 
+    /// How long a call may take that is given no time: `default.api.timeout.ms`.
+    pub fn api_timeout(&self) -> Duration {
+        self.own.config.api_timeout
+    }
+
     /// The next record; nothing if the time is over before one comes, or after [`Self::wakeup`].
     ///
     /// What the call before gave counts as finished. An error tells of one partition or of the
