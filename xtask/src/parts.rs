@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::dist::python::Venv;
 use crate::outcome::{Count, Done, Report, Stop, in_ci};
-use crate::process::{Finished, Run};
+use crate::process::Run;
 use crate::results;
 use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON, VALGRIND};
 use crate::workspace::{Workspace, copy_dir, files_ending, write};
@@ -45,17 +45,9 @@ pub(crate) fn run(workspace: &Workspace, report: &mut Report, wanted: Option<&st
     Ok(())
 }
 
-/// The counts that a runner printed; an ending that they do not explain is a failure.
-fn settle(finished: &Finished, count: Count) -> Done<Count> {
-    if !finished.status.success() && count.failed == 0 {
-        return Err(finished.failure());
-    }
-    Ok(count)
-}
-
 fn rust(workspace: &Workspace) -> Done<Count> {
     let finished = workspace.cargo("test").args(["--no-fail-fast"]).finish()?;
-    settle(&finished, results::cargo_test(&finished.lines))
+    results::settle(&finished, results::cargo_test)
 }
 
 /// What the client's threads share, in every order of their steps.
@@ -63,14 +55,14 @@ fn loom(workspace: &Workspace) -> Done<Count> {
     let run = workspace.cargo("test").args(["--package", "ottla", "--lib", "state::orders"]);
     let run = run.env("RUSTC_WORKSPACE_WRAPPER", workspace.compiler("ottla_loom")?);
     let finished = run.finish()?;
-    settle(&finished, results::cargo_test(&finished.lines))
+    results::settle(&finished, results::cargo_test)
 }
 
 /// Client and broker in simulated storms: a thousand seeds, by optimised code that still asserts.
 fn sim(workspace: &Workspace) -> Done<Count> {
     let run = workspace.cargo("test").args(["--profile", "sim", "--no-fail-fast"]);
     let finished = run.args(["--package", "ottla-testkit"]).limit(SIM_LIMIT).finish()?;
-    settle(&finished, results::cargo_test(&finished.lines))
+    results::settle(&finished, results::cargo_test)
 }
 
 /// The wheel in a fresh virtual environment, with no path into the tree but to the tests.
@@ -85,7 +77,7 @@ fn python(workspace: &Workspace) -> Done<Count> {
     copy_dir(&workspace.root.join("bindings-python/tests"), &scratch.path().join("tests"), &[])?;
     let pytest = venv.run("python").args(["-m", "pytest", "-p", "no:cacheprovider", "tests"]);
     let finished = pytest.dir(scratch.path()).finish()?;
-    settle(&finished, results::pytest(&finished.lines))
+    results::settle(&finished, results::pytest)
 }
 
 /// The tarball in an empty npm project, beside the tests and what they need.
@@ -98,7 +90,7 @@ fn node(workspace: &Workspace) -> Done<Count> {
     let tests = files_ending(scratch.path(), &[".test.js", ".test.mjs", ".test.cjs"])?;
     let run = Run::new("node").args(["--test", "--test-reporter=spec"]).args(tests);
     let finished = run.dir(scratch.path()).finish()?;
-    settle(&finished, results::node_test(&finished.lines))
+    results::settle(&finished, results::node_test)
 }
 
 /// Makes `dir` a project that has our package, and first what its own lock file names.
@@ -134,7 +126,7 @@ fn c(workspace: &Workspace) -> Done<Count> {
         for linked in [Linked::Shared, Linked::Static] {
             let program = compile_c(&dist, &source, scratch.path(), linked)?;
             let finished = Run::new(&program).dir(scratch.path()).finish()?;
-            total += settle(&finished, results::plain(&finished.lines))?;
+            total += results::settle(&finished, results::plain)?;
             let watched = WATCHED.iter().any(|name| source.ends_with(format!("{name}.c")));
             if watched && linked == Linked::Shared {
                 total += under_valgrind(&program)?;

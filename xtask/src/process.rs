@@ -168,6 +168,11 @@ impl Run {
 }
 
 impl Finished {
+    /// The command.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
     /// The failure that names the command and its status.
     pub(crate) fn failure(&self) -> Stop {
         Stop::Failed(format!("{} ended with {}", self.shown, self.status))

@@ -1,6 +1,20 @@
 //! Reads how many tests passed from what each language's own runner prints.
 
-use crate::outcome::Count;
+use crate::outcome::{Count, Done};
+use crate::process::Finished;
+
+/// The counts that a runner printed, as `read` finds them: an ending that they do not explain is a
+/// failure, and so is a runner that counted nothing.
+pub(crate) fn settle(finished: &Finished, read: fn(&[String]) -> Count) -> Done<Count> {
+    let count = read(&finished.lines);
+    if !finished.status.success() && count.failed == 0 {
+        return Err(finished.failure());
+    }
+    if count == Count::default() {
+        return Err(format!("{} counted no test", finished.shown()).into());
+    }
+    Ok(count)
+}
 
 /// The sum of cargo's lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
 pub(crate) fn cargo_test(lines: &[String]) -> Count {
@@ -83,9 +97,27 @@ fn is_letter(last: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Run;
 
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(str::to_owned).collect()
+    }
+
+    fn settled(script: &str) -> Done<Count> {
+        settle(&Run::new("sh").args(["-c", script]).quiet().finish().unwrap(), plain)
+    }
+
+    #[test]
+    fn an_ending_that_no_count_explains_is_a_failure() {
+        assert_eq!(settled("echo 2 passed, 0 failed").unwrap(), count(2, 0, 0));
+        assert_eq!(settled("echo 2 passed, 1 failed; exit 1").unwrap(), count(2, 1, 0));
+        assert!(
+            settled("echo 2 passed, 0 failed; exit 3")
+                .unwrap_err()
+                .to_string()
+                .contains("status: 3")
+        );
+        assert!(settled("true").unwrap_err().to_string().contains("counted no test"));
     }
 
     fn count(passed: u64, failed: u64, skipped: u64) -> Count {

@@ -72,7 +72,6 @@ func client(more ...kgo.Opt) *kgo.Client {
 }
 
 func option(name, value string) []kgo.Opt {
-	count, _ := strconv.Atoi(value)
 	switch name + "=" + value {
 	case "acks=all":
 		return []kgo.Opt{kgo.RequiredAcks(kgo.AllISRAcks())}
@@ -82,6 +81,10 @@ func option(name, value string) []kgo.Opt {
 		return []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}
 	case "compression=lz4":
 		return []kgo.Opt{kgo.ProducerBatchCompression(kgo.Lz4Compression())}
+	}
+	count, err := strconv.Atoi(value)
+	if err != nil {
+		fail(name, err)
 	}
 	switch name {
 	case "linger.ms":

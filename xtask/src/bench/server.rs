@@ -121,10 +121,16 @@ impl Server {
         }
     }
 
-    /// Stops it by SIGTERM.
+    /// Stops it by SIGTERM; figures of a server that ended otherwise are none.
     pub(super) fn stop(self) -> Done {
         match self {
-            Self::Ours(service, _) => service.stop(READY_LIMIT).map(|_| ()),
+            Self::Ours(service, _) => {
+                let status = service.stop(READY_LIMIT)?;
+                if status.success() {
+                    return Ok(());
+                }
+                Err(format!("the broker ended with {status} after SIGTERM").into())
+            }
             Self::Kafka(kafka) => kafka.stop(),
         }
     }

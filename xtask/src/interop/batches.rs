@@ -26,9 +26,5 @@ pub(crate) fn renew(workspace: &Workspace) -> Done<Count> {
 /// Fails unless the committed batches are what their maker writes.
 pub(super) fn check(workspace: &Workspace) -> Done<Count> {
     let finished = maker(workspace)?.arg("--check").finish()?;
-    let count = results::plain(&finished.lines);
-    if !finished.status.success() && count.failed == 0 {
-        return Err(finished.failure());
-    }
-    Ok(count)
+    results::settle(&finished, results::plain)
 }

@@ -23,10 +23,7 @@ pub(super) fn against_our_broker(workspace: &Workspace) -> Done<Count> {
     let broker = OurBroker::start(&program, scratch.path(), &[])?;
     let script = venv.run("python").arg(workspace.root.join("interop/confluent_smoke.py"));
     let finished = script.arg(broker.address()).finish()?;
-    let mut total = results::plain(&finished.lines);
-    if !finished.status.success() && total.failed == 0 {
-        return Err(finished.failure());
-    }
+    let mut total = results::settle(&finished, results::plain)?;
     let stopped = broker.stop().map_err(|stop| stop.to_string());
     total += Count::check("our broker stops cleanly on SIGTERM", stopped);
     Ok(total)

@@ -136,9 +136,14 @@ impl Kafka {
         self.service.pid()
     }
 
-    /// Stops it by SIGTERM. The JVM then ends with 143.
+    /// Stops it by SIGTERM; it must end by that, not have ended before by a fault of its own.
     pub(crate) fn stop(self) -> Done {
-        self.service.stop(STOP_LIMIT).map(|_| ())
+        let status = self.service.stop(STOP_LIMIT)?;
+        match status.code() {
+            // So a JVM ends whose hooks have run: 128 and the signal's number.
+            Some(143) => Ok(()),
+            _ => Err(format!("Apache Kafka ended with {status} after SIGTERM").into()),
+        }
     }
 }
 

@@ -124,6 +124,7 @@ impl Shared<'_> {
     /// Kafka's dump tool over every folder: deep, with indexes, snapshots and decoders.
     fn kafka_dumps(&mut self) -> Done {
         let (mut segments, mut records) = (0, 0);
+        let mut missing: Vec<String> = self.sent.iter().map(|sent| sent.topic.clone()).collect();
         for folder in entries(&self.data())?.into_iter().filter(|path| path.is_dir()) {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let files = files_ending(&folder, &[".log", ".index", ".timeindex", ".snapshot"])?;
@@ -135,6 +136,7 @@ impl Shared<'_> {
                 _ => None,
             };
             let expected = self.sent.iter().find(|sent| name == format!("{}-0", sent.topic));
+            missing.retain(|topic| name != format!("{topic}-0"));
             let empty = logs_bytes(&files)? == 0;
             if expected.is_none() && (decoder.is_none() || empty) {
                 continue;
@@ -153,6 +155,9 @@ impl Shared<'_> {
             }
         }
         println!("        {segments} segments, {records} records dumped");
+        if !missing.is_empty() {
+            return Err(format!("no folder of {}", missing.join(", ")).into());
+        }
         Ok(())
     }
 

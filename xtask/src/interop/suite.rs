@@ -49,11 +49,7 @@ pub(super) fn on_kafka(workspace: &Workspace) -> Done<Count> {
     let run = list.left_out.iter().fold(run, |run, name| run.args(["--skip", name]));
     let finished = run.env(BOOTSTRAP, kafka.address()).env(SERVER, server).finish()?;
     kafka.stop()?;
-    let count = results::cargo_test(&finished.lines);
-    if !finished.status.success() && count.failed == 0 {
-        return Err(finished.failure());
-    }
-    Ok(count)
+    results::settle(&finished, results::cargo_test)
 }
 
 /// What is told.
