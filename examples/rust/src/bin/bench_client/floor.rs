@@ -301,25 +301,8 @@ impl Floor {
     }
 }
 
-pub(crate) fn consume(settings: &Settings) -> Outcome {
-    let (warm, span) = (settings.time("warm")?, settings.time("seconds")?);
-    let begin = now();
-    while begin.elapsed() < warm {
-        read_all(settings)?;
-    }
-    let (mut records, mut bytes) = (0, 0);
-    let stretch = Stretch::begin();
-    while stretch.begin.elapsed() < span {
-        let (read, size) = read_all(settings)?;
-        records += read;
-        bytes += size;
-    }
-    stretch.end(&format!("records={records} bytes={bytes}"));
-    Ok(())
-}
-
 /// Reads the whole topic once: records, and bytes of their values.
-fn read_all(settings: &Settings) -> Outcome<(u64, usize)> {
+pub(crate) fn read_all(settings: &Settings) -> Outcome<(u64, usize)> {
     let mut connection = Connection::open(settings)?;
     let expected: u64 = settings.number("records")?;
     let mut positions = vec![0_i64; settings.number("partitions")?];

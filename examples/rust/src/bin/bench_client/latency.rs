@@ -43,6 +43,9 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     let stretch = Stretch::begin();
     send_at_a_rate(&callbacks, settings, &mut values, count)?;
     let mut waited = told()?;
+    if waited.len() != usize::try_from(count)? {
+        return Err(format!("told of {} records of {count}", waited.len()).into());
+    }
     waited.sort_unstable();
     let at = |hundredth: usize| -> f64 {
         let place = (waited.len() * hundredth / 100).min(waited.len().saturating_sub(1));

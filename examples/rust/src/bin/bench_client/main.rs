@@ -30,12 +30,30 @@ fn main() -> Outcome {
     let settings = Settings::new(words)?;
     match (mode.as_str(), settings.word("client")?) {
         ("produce", "ours") => ours::produce(&settings),
-        ("consume", "ours") => ours::consume(&settings),
+        ("consume", "ours") => consume(&settings, ours::read_all),
         ("latency", "ours") => latency::run(&settings),
         ("produce", "floor") => floor::produce(&settings),
-        ("consume", "floor") => floor::consume(&settings),
+        ("consume", "floor") => consume(&settings, floor::read_all),
         (mode, client) => Err(format!("no mode {mode} of {client}").into()),
     }
+}
+
+/// Reads the whole topic again and again: first to warm up, then for the figures.
+fn consume(settings: &Settings, read_all: fn(&Settings) -> Outcome<(u64, usize)>) -> Outcome {
+    let (warm, span) = (settings.time("warm")?, settings.time("seconds")?);
+    let begin = now();
+    while begin.elapsed() < warm {
+        read_all(settings)?;
+    }
+    let (mut records, mut bytes) = (0, 0);
+    let stretch = Stretch::begin();
+    while stretch.begin.elapsed() < span {
+        let (read, size) = read_all(settings)?;
+        records += read;
+        bytes += size;
+    }
+    stretch.end(&format!("records={records} bytes={bytes}"));
+    Ok(())
 }
 
 /// A stretch of work: how long it takes, and what the process uses meanwhile.

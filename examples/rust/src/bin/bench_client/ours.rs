@@ -47,25 +47,8 @@ fn send_for(
     Ok(sent)
 }
 
-pub(crate) fn consume(settings: &Settings) -> Outcome {
-    let (warm, span) = (settings.time("warm")?, settings.time("seconds")?);
-    let begin = now();
-    while begin.elapsed() < warm {
-        read_all(settings)?;
-    }
-    let (mut records, mut bytes) = (0, 0);
-    let stretch = Stretch::begin();
-    while stretch.begin.elapsed() < span {
-        let (read, size) = read_all(settings)?;
-        records += read;
-        bytes += size;
-    }
-    stretch.end(&format!("records={records} bytes={bytes}"));
-    Ok(())
-}
-
 /// Reads the whole topic once, in a new group: records, and bytes of their values.
-fn read_all(settings: &Settings) -> Outcome<(u64, usize)> {
+pub(crate) fn read_all(settings: &Settings) -> Outcome<(u64, usize)> {
     let expected: u64 = settings.number("records")?;
     let group = format!("bench-{}-{:?}", std::process::id(), now());
     let consumer = Consumer::new(&settings.options()?.set("group.id", &group)?)?;
