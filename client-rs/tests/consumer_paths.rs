@@ -17,7 +17,7 @@ use clients::{group_of, member, member_options, producer, read_all};
 use cluster::{Cluster, fresh};
 use elsewhere::{BrokerElsewhere, Elsewhere};
 use ottla::{Commit, Consumer, Producer, Record, TopicPartition};
-use patience::{LIMIT, wait_until};
+use patience::{LIMIT, given_time, wait_until};
 
 /// An option of the broker, for members that are soon taken for gone.
 const SHORT_SESSIONS: (&str, &str) = ("group.min.session.timeout.ms", "100");
@@ -373,9 +373,17 @@ fn a_member_that_did_not_poll_in_time_is_told_and_joins_again() {
     let (cluster, topic) = Cluster::with_topic(1);
     let bootstrap = cluster.bootstrap();
     send_and_close(&bootstrap, &topic, 1, 0..10);
-    let pairs = [QUICK[0], ("max.poll.interval.ms", "200"), ("enable.auto.commit", "false")];
-    let consumer = member(&bootstrap, &topic, &pairs);
-    assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 0);
+    // No rebalance may take longer than that either, and a slow machine may take longer to join.
+    let joined = |(_, first): &(Consumer, Option<_>)| first.is_some();
+    let (consumer, first) = given_time(joined, |times| {
+        let interval = (200 * times).to_string();
+        let pairs =
+            [QUICK[0], ("max.poll.interval.ms", &interval), ("enable.auto.commit", "false")];
+        let consumer = member(&bootstrap, &topic, &pairs);
+        let first = consumer.poll(LIMIT / 12).unwrap();
+        (consumer, first)
+    });
+    assert_eq!(first.unwrap().offset(), 0);
     // It does not poll, so its partition goes to the other.
     let other = member(&bootstrap, &topic, &[QUICK[0], ("enable.auto.commit", "false")]);
     assert_eq!(other.poll(LIMIT).unwrap().unwrap().offset(), 0);
