@@ -70,22 +70,36 @@ const ROOMS: &[Room] = &[
             "varint_width",
         ],
     },
-    // What a client must do about batches and answers whose time or place is over.
+    // By what a static member that comes back sees that its share is one of before.
+    Room {
+        package: "ottla",
+        tests: &["--lib", "state::membership"],
+        rules: &["basis_counts", "basis_topics", "basis_unsettled"],
+    },
+    // What a client must do about batches and answers whose time or place is over, about its memory
+    // and its listener; and who of two static members of one name goes on.
     Room {
         package: "ottla-testkit",
         tests: &["--profile", "sim", "--test", "seeds"],
         rules: &[
             "absent_topic",
             "assignment_token",
+            "decoded_share",
             "expired_bumps",
             "expired_waits",
+            "fenced_ends",
+            "fenced_instance",
+            "fetched_share",
             "first_alone",
+            "gone_lost",
             "head_ends",
             "late_offset_fetch",
             "new_ones_wait",
             "new_topic_id",
+            "newer_takes_over",
             "retry_alone",
             "sequence_off_head",
+            "told_in_turn",
             "unsure_is_lost",
         ],
     },

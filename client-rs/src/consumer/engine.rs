@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::face::{Command, CommittedOffsets, Drained, Face, Marks, decoded_share};
+use super::face::{Command, CommittedOffsets, Drained, Face, Marks, fetched_share};
 use super::promise::Promise;
 use super::wire::GroupNames;
 use crate::config::ConsumerConfig;
@@ -123,7 +123,7 @@ impl Engine {
             max_bytes: config.fetch_bytes_max,
             partition_bytes: config.partition_bytes_max,
             max_wait: config.fetch_wait_max,
-            budget: (config.memory_bytes - decoded_share(config.memory_bytes)).max(1),
+            budget: fetched_share(config.memory_bytes),
             check_crcs: config.check_crcs,
             read_committed,
             replica_age: config.common.metadata_max_age,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use ottla_protocol::left_out;
 use regex::Regex;
 
 use super::batch::Shared;
@@ -215,6 +216,12 @@ const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The part of the budget that is kept free for decompressed records, each with its place.
 pub(super) fn decoded_share(budget: usize) -> usize {
     (budget / 4).min(2 * DECODED_BYTES_MAX)
+}
+
+/// The part of the budget that is left for what was fetched.
+pub(super) fn fetched_share(budget: usize) -> usize {
+    let decoded = if left_out("fetched_share") { 0 } else { decoded_share(budget) };
+    (budget - decoded).max(1)
 }
 
 impl fmt::Debug for Current {

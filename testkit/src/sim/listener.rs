@@ -74,6 +74,10 @@ impl Listener {
         }
     }
 
+    fn finds(&self, what: String) {
+        self.diary().findings.push(format!("its listener {what}"));
+    }
+
     fn ends(&self) {
         self.diary().busy = false;
     }
@@ -101,6 +105,11 @@ impl RebalanceListener for Listener {
 
     fn on_revoked(&self, consumer: &Consumer, partitions: &[TopicPartition]) {
         self.hears("a listener is told that partitions go", partitions, false);
+        // What goes is there still, so that its offsets can be committed.
+        let own = consumer.assignment();
+        for partition in partitions.iter().filter(|partition| !own.contains(partition)) {
+            self.finds(format!("is told that {partition} goes, and it is gone"));
+        }
         if self.commits {
             let done = consumer.commit_soon(Commit::Finished);
             let mut diary = self.diary();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ErrorCode, left_out};
 
 use super::member::{Member, MemberId, MemberSetup, Protocol};
 use super::{Answer, Decision, Group, GroupLimits, JoinAnswer, Now, Phase, Token, duration};
@@ -91,6 +91,9 @@ impl Group {
         let id = request.new_id();
         let holder = request.member.instance_id.and_then(|instance| self.instances.get(instance));
         match holder.cloned() {
+            Some(_) if left_out("newer_takes_over") => {
+                return Err((ErrorCode::FENCED_INSTANCE_ID, id));
+            }
             Some(old) => self.take_over(token, &old, id, request, now, out),
             None if request.member.instance_id.is_none() && request.id_required => {
                 if self.pending.len() >= PENDING_MAX.min(limits.members_max) {

@@ -4,6 +4,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::thread::{self, ThreadId};
 
+use ottla_protocol::left_out;
+
 use super::assigning::Chooser;
 use super::{Face, Inner};
 use crate::record::TopicPartition;
@@ -177,6 +179,10 @@ impl Inner {
             return None;
         }
         let id = self.id();
+        if left_out("told_in_turn") && change == Change::Assigned {
+            self.rebalances.queue.push_front(Rebalance { id, change, partitions });
+            return Some(id);
+        }
         self.rebalances.queue.push_back(Rebalance { id, change, partitions });
         Some(id)
     }
@@ -209,7 +215,8 @@ impl Inner {
         match self.rebalances.queue.back_mut() {
             Some(last) if last.change == Change::Lost => last.partitions.push(partition.clone()),
             _ => {
-                self.tell(Change::Lost, vec![partition.clone()]);
+                let change = if left_out("gone_lost") { Change::Revoked } else { Change::Lost };
+                self.tell(change, vec![partition.clone()]);
             }
         }
     }

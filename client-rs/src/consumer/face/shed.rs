@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ottla_protocol::left_out;
+
 use super::{Begin, Face, Inner, Item, Part, decoded_share};
 use crate::record::TopicPartition;
 use crate::state::fetcher::Fetched;
@@ -64,6 +66,9 @@ impl Inner {
 
     /// How much more may be decoded ahead.
     pub(super) fn decode_limit(&self) -> usize {
+        if left_out("decoded_share") {
+            return self.budget;
+        }
         decoded_share(self.budget).saturating_sub(self.decoded.load(Ordering::Relaxed))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_protocol::{ApiKey, ErrorCode};
+use ottla_protocol::{ApiKey, ErrorCode, left_out};
 
 use super::{
     App, JoinAnswer, Joined, Kept, Led, MemberEvent, Membership, Release, Stage, SyncAnswer, Then,
@@ -39,6 +39,7 @@ pub(crate) fn verdict(api: ApiKey, code: ErrorCode) -> Verdict {
         // The group has begun another one without it.
         ErrorCode::REBALANCE_IN_PROGRESS if api == ApiKey::JoinGroup => Verdict::Later,
         ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => Verdict::Coordinator,
+        ErrorCode::FENCED_INSTANCE_ID if left_out("fenced_ends") => Verdict::Lost,
         ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => Verdict::Lost,
         ErrorCode::REBALANCE_IN_PROGRESS => Verdict::Rebalance,
         ErrorCode::GROUP_AUTHORIZATION_FAILED | ErrorCode::GROUP_MAX_SIZE_REACHED => {
@@ -181,7 +182,10 @@ impl Membership {
         }
         let others = partitions.iter().any(|at| !self.topics.contains(&at.topic));
         others
-            || basis.is_some_and(|basis| basis.is_unsettled() || !basis.is_of_topics(&self.topics))
+            || basis.is_some_and(|basis| {
+                (basis.is_unsettled() && !left_out("basis_unsettled"))
+                    || (!basis.is_of_topics(&self.topics) && !left_out("basis_topics"))
+            })
     }
 
     /// An assignment beside what the member reads already. What is not in it any more is given up
