@@ -3,9 +3,9 @@
 
 mod client;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use client::program::Program;
@@ -224,20 +224,13 @@ fn so_many_groups_there_are_and_no_more_until_one_goes() {
 /// The program with so many descriptors and no limit of connections.
 fn starved(descriptors: usize) -> Program {
     let limited = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
-    let mut child = Command::new("sh")
-        .args(["-c", &limited, env!("CARGO_BIN_EXE_ottla-broker")])
-        .args(["--listen", "127.0.0.1:0", "--memory", "-c", "max.connections=100000"])
-        // Nobody makes room by saying nothing.
-        .args(["-c", "connections.first.request.max.ms=600000"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program starts");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("its standard output");
-    BufReader::new(stdout).read_line(&mut line).expect("a line");
-    let address = line.trim().strip_prefix("ready ").expect("ready HOST:PORT");
-    Program { address: address.parse().expect("an address"), child }
+    Program::ready(
+        Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_ottla-broker")])
+            .args(["--listen", "127.0.0.1:0", "--memory", "-c", "max.connections=100000"])
+            // Nobody makes room by saying nothing.
+            .args(["-c", "connections.first.request.max.ms=600000"]),
+    )
 }
 
 #[test]

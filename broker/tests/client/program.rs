@@ -12,9 +12,13 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ottla-broker"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
+        let mut program = Command::new(env!("CARGO_BIN_EXE_ottla-broker"));
+        Self::ready(program.args(["--listen", "127.0.0.1:0"]).args(arguments))
+    }
+
+    /// Runs a command that is or becomes the program, until it says where it listens.
+    pub(crate) fn ready(command: &mut Command) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
