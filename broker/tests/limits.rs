@@ -138,10 +138,10 @@ fn a_connection_whose_answer_is_open_is_not_idle() {
 
 #[test]
 fn a_connection_whose_first_request_does_not_come_is_let_go() {
-    let broker = broker(&[("connections.first.request.max.ms", "500")]);
+    let broker = broker(&[("connections.first.request.max.ms", "2000")]);
     assert!(Client::connect(broker.address()).is_closed());
     let mut quiet = served(broker.address());
-    let id = quiet.send(12, &fetch_request("orders", 0, 1500, 1));
+    let id = quiet.send(12, &fetch_request("orders", 0, 3000, 1));
     assert_eq!(quiet.receive(12).correlation_id(), id, "it is no new one any more");
     // Who comes later, and says nothing, is gone before: this one may be quiet for longer.
     assert!(Client::connect(broker.address()).is_closed());
