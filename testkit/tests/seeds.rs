@@ -39,6 +39,7 @@ fn no_seed_breaks_a_promise_and_together_they_see_everything() {
     .unwrap();
     println!("{done} seeds, {} failed", failed.len());
     assert!(failed.is_empty(), "seeds {failed:?} of {done} failed");
+    assert_eq!(sim::unlisted(&counts), Vec::<String>::new(), "seen, and not in the list");
     if seeds() >= SET_LEAST {
         assert_eq!(sim::unseen(&counts), Vec::<String>::new(), "never seen");
     }

@@ -26,7 +26,7 @@ mod trace;
 mod world;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic;
 use std::rc::Rc;
 use std::time::Duration;
@@ -65,10 +65,17 @@ pub const SOMETIMES: &[&str] = &[
     "a listener is told that partitions go",
     "a member asks what is committed",
     "a member closes",
+    "a member commits an older offset",
     "a member crashes",
     "a member does not poll in time",
+    "a member gives records back",
     "a member is at work in the storm",
+    "a member is not told what is committed",
+    "a member is told of an error",
+    "a member is told that a commit came too late",
+    "a member is told that a commit failed",
     "a member goes on in a topic that is made anew",
+    "a member holds a batch that alone is larger than its budget",
     "a member leaves and comes back",
     "a member pauses a partition",
     "a member reads other topics",
@@ -102,6 +109,7 @@ pub const SOMETIMES: &[&str] = &[
     "a send waits for room",
     "a topic is deleted and made anew",
     "a topic is gone for a while",
+    "a write waits for room",
     "all connections break",
     "an answer comes late",
     "what is committed goes with its topic",
@@ -118,6 +126,7 @@ pub const SOMETIMES: &[&str] = &[
     "the broker answers with errors",
     "the broker is killed",
     "the network is slow",
+    "there is no room in time",
 ];
 
 /// What a run came to.
@@ -143,8 +152,17 @@ pub struct Outcome {
 
 /// What a set of runs should have seen and has not.
 pub fn unseen(counts: &BTreeMap<String, u64>) -> Vec<String> {
-    let points = SOMETIMES.iter().map(|what| (*what).to_owned()).chain(answers::all());
-    points.filter(|what| !counts.contains_key(what)).collect()
+    points().filter(|what| !counts.contains_key(what)).collect()
+}
+
+/// What a set of runs has seen, and nobody said that it must be.
+pub fn unlisted(counts: &BTreeMap<String, u64>) -> Vec<String> {
+    let listed: BTreeSet<String> = points().collect();
+    counts.keys().filter(|&what| !listed.contains(what)).cloned().collect()
+}
+
+fn points() -> impl Iterator<Item = String> {
+    SOMETIMES.iter().map(|what| (*what).to_owned()).chain(answers::all())
 }
 
 thread_local! {
