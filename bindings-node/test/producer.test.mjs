@@ -171,13 +171,16 @@ test('pushed records are delivered, in order', async (t) => {
   assert.deepEqual(values, Array.from({ length: 1000 }, (_, number) => `v${number}`))
 })
 
-test('without room a push is refused, drain waits for room, and sends wait their turn', async (t) => {
-  const topic = await place.topic()
+/** A producer of which nothing gets to the broker before the gate is opened, so it is room that ends. */
+async function behindGate (t, bufferMemory) {
   const gate = await startGate(t, place.address)
-  const options = { bootstrapServers: gate.address, bufferMemory: 256 * 1024, maxBlock: 600_000 }
-  const producer = place.producer(t, options)
+  const producer = place.producer(t, { bootstrapServers: gate.address, bufferMemory, maxBlock: 600_000 })
+  return { topic: await place.topic(), gate, producer }
+}
+
+test('without room a push is refused, drain waits for room, and sends wait their turn', async (t) => {
+  const { topic, gate, producer } = await behindGate(t, 256 * 1024)
   const value = Buffer.alloc(10_000, 1)
-  // Nothing is stored before the gate is opened, so it is room that ends.
   let pushed = 0
   while (producer.push(topic, value)) pushed++
   assert.ok(pushed > 5 && pushed < 27, `${pushed} pushed`)
@@ -194,10 +197,7 @@ test('without room a push is refused, drain waits for room, and sends wait their
 })
 
 test('a drain by itself ends when there is room for a push', async (t) => {
-  const topic = await place.topic()
-  const gate = await startGate(t, place.address)
-  const options = { bootstrapServers: gate.address, bufferMemory: 256 * 1024, maxBlock: 600_000 }
-  const producer = place.producer(t, options)
+  const { topic, gate, producer } = await behindGate(t, 256 * 1024)
   const value = Buffer.alloc(10_000, 1)
   let pushed = 0
   while (producer.push(topic, value)) pushed++
@@ -210,10 +210,7 @@ test('a drain by itself ends when there is room for a push', async (t) => {
 })
 
 test('a flush waits for records that wait for room', async (t) => {
-  const topic = await place.topic()
-  const gate = await startGate(t, place.address)
-  const options = { bootstrapServers: gate.address, bufferMemory: 128 * 1024, maxBlock: 600_000 }
-  const producer = place.producer(t, options)
+  const { topic, gate, producer } = await behindGate(t, 128 * 1024)
   const another = place.producer(t)
   assert.equal((await another.send(topic, 'first')).offset, 0n)
   const sent = Array.from({ length: 100 }, () => producer.send(topic, Buffer.alloc(10_000)))
