@@ -85,13 +85,16 @@ impl<'a> Bench<'a> {
         let mut measured: Vec<Measured> =
             self.plan.clients_of(row).map(|client| Measured::of(client, row)).collect();
         let filled = if row.mode == Mode::Consume { Some(self.fill(row)?) } else { None };
-        for number in 0..self.plan.runs {
+        let unmeasured = row.mode.rounds_before();
+        for number in 0..unmeasured + self.plan.runs {
             for one in &mut measured {
                 let said = match filled {
                     Some(records) => self.consume(one, row, records)?,
                     None => self.produce(one, row, number)?,
                 };
-                one.runs.push(said);
+                if number >= unmeasured {
+                    one.runs.push(said);
+                }
             }
         }
         if filled.is_some() {

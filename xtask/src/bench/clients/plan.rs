@@ -130,7 +130,8 @@ impl Plan {
             total += SERVER;
             for row in rows {
                 let clients = u32::try_from(self.clients_of(row).count()).unwrap_or(u32::MAX);
-                total += (self.span + self.warm + AROUND) * (clients * self.runs);
+                let rounds = self.mode.rounds_before() + self.runs;
+                total += (self.span + self.warm + AROUND) * (clients * rounds);
                 if self.mode == Mode::Consume {
                     total += self.fill + AROUND;
                 }

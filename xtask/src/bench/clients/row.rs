@@ -26,6 +26,15 @@ impl Mode {
             Self::Latency => "latency",
         }
     }
+
+    /// Rounds of all clients before those that count: large batches do not warm a server, one on
+    /// the JVM above all, for records that come one by one.
+    pub(super) const fn rounds_before(self) -> u32 {
+        match self {
+            Self::Latency => 1,
+            Self::Produce | Self::Consume => 0,
+        }
+    }
 }
 
 /// What all clients of a row are given alike.
