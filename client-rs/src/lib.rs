@@ -50,9 +50,9 @@ pub use admin::{
 };
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{
-    Batch, Commit, Committed, Consumer, ConsumerRecord, ConsumerStats, Deserializer, Headers,
-    OffsetAndMetadata, OffsetAndTimestamp, OffsetForTime, Piece, RebalanceListener, RecordRow,
-    RecordView,
+    Batch, Commit, Committed, CommittedWithMetadata, Consumer, ConsumerRecord, ConsumerStats,
+    Deserializer, Headers, OffsetAndMetadata, OffsetAndTimestamp, OffsetForTime, Piece,
+    RebalanceListener, RecordRow, RecordView,
 };
 pub use error::{Error, ErrorClass, ErrorKind, Outcome};
 pub use events::{EVENTS_MAX, Event, Events, NextEvent, ResetTo};

@@ -372,6 +372,8 @@ fn offsets_are_committed_with_what_the_program_keeps_beside_them() {
     let found = consumer.committed_with_metadata(&asked, LIMIT).unwrap();
     assert_eq!(found[0], (place(1), Some(named(3, None, ""))));
     assert_eq!(found[1], (place(0), Some(named(7, Some(0), "half way"))));
+    let (again, _) = block_on(consumer.committed_with_metadata_async(&asked));
+    assert_eq!(again.unwrap(), found, "a task is told the same");
     // Back is allowed, since it is the program's word.
     consumer.commit(Commit::Offsets(&[(place(0), 5)]), LIMIT).unwrap();
     let found = consumer.committed_with_metadata(&[place(0)], LIMIT).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clients::{member_options, nobody, producer};
 use cluster::Cluster;
 use ottla::{Consumer, Error, ErrorKind, Record, TopicPartition};
-use patience::{LIMIT, given_time};
+use patience::{LIMIT, block_on, given_time};
 
 /// A topic with so many records in each partition, one a second from 1,000 s on.
 struct Scene {
@@ -97,6 +97,10 @@ fn so_many_before_the_end_begins_at_the_beginning_if_there_are_fewer() {
     {
         let offset = admin.seek_before_end(&scene.part(partition), records, LIMIT).unwrap();
         assert_eq!(offset, wanted, "{records} before the end of {partition}");
+        assert_eq!(admin.position(&scene.part(partition)), Some(wanted));
+        admin.seek(&scene.part(partition), 0).unwrap();
+        let (found, _) = block_on(admin.seek_before_end_async(&scene.part(partition), records));
+        assert_eq!(found.unwrap(), wanted, "for a task");
         assert_eq!(admin.position(&scene.part(partition)), Some(wanted));
     }
     let error = admin.seek_before_end(&scene.part(9), 1, LIMIT / 30).unwrap_err();

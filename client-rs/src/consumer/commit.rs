@@ -61,6 +61,9 @@ const METADATA_BYTES_MAX: usize = 32_767;
 /// A partition with the offset that the group has committed for it, if any.
 pub type Committed = (TopicPartition, Option<i64>);
 
+/// The same, with what is kept beside the offset.
+pub type CommittedWithMetadata = (TopicPartition, Option<OffsetAndMetadata>);
+
 impl Consumer {
     /// Commits, and waits until the group's coordinator has it.
     ///
@@ -182,24 +185,6 @@ impl Consumer {
         Ok(in_order(partitions, &found))
     }
 
-    /// The same, with what is kept beside each offset.
-    pub fn committed_with_metadata(
-        &self,
-        partitions: &[TopicPartition],
-        timeout: Duration,
-    ) -> Result<Vec<(TopicPartition, Option<OffsetAndMetadata>)>, Error> {
-        let promise = self.begin_lookup(partitions, timeout)?;
-        let what = "looking committed offsets up";
-        let found = promise.wait(timeout.saturating_add(SLACK), what)?;
-        let named = |committed: &lookups::Committed| OffsetAndMetadata {
-            offset: committed.offset,
-            leader_epoch: Some(committed.leader_epoch).filter(|&epoch| epoch >= 0),
-            metadata: committed.metadata.as_deref().unwrap_or_default().to_owned(),
-        };
-        let of = |at: &TopicPartition| found.get(at).and_then(Option::as_ref).map(named);
-        Ok(partitions.iter().map(|partition| (partition.clone(), of(partition))).collect())
-    }
-
     /// The same for tasks, within `default.api.timeout.ms`.
     pub fn committed_async(
         &self,
@@ -210,6 +195,31 @@ impl Consumer {
         async move {
             let found = Promised(promise?).await?;
             Ok(in_order(&partitions, &found))
+        }
+    }
+
+    /// The same, with what is kept beside each offset.
+    pub fn committed_with_metadata(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<CommittedWithMetadata>, Error> {
+        let promise = self.begin_lookup(partitions, timeout)?;
+        let what = "looking committed offsets up";
+        let found = promise.wait(timeout.saturating_add(SLACK), what)?;
+        Ok(with_metadata(partitions, &found))
+    }
+
+    /// The same for tasks, within `default.api.timeout.ms`.
+    pub fn committed_with_metadata_async(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> impl Future<Output = Result<Vec<CommittedWithMetadata>, Error>> + Send + use<> {
+        let promise = self.begin_lookup(partitions, self.own.config.api_timeout);
+        let partitions = partitions.to_vec();
+        async move {
+            let found = Promised(promise?).await?;
+            Ok(with_metadata(&partitions, &found))
         }
     }
 
@@ -234,4 +244,17 @@ fn in_order(partitions: &[TopicPartition], found: &CommittedOffsets) -> Vec<Comm
         found.get(partition).and_then(Option::as_ref).map(|committed| committed.offset)
     };
     partitions.iter().map(|partition| (partition.clone(), offset(partition))).collect()
+}
+
+fn with_metadata(
+    partitions: &[TopicPartition],
+    found: &CommittedOffsets,
+) -> Vec<CommittedWithMetadata> {
+    let named = |committed: &lookups::Committed| OffsetAndMetadata {
+        offset: committed.offset,
+        leader_epoch: Some(committed.leader_epoch).filter(|&epoch| epoch >= 0),
+        metadata: committed.metadata.as_deref().unwrap_or_default().to_owned(),
+    };
+    let of = |at: &TopicPartition| found.get(at).and_then(Option::as_ref).map(named);
+    partitions.iter().map(|partition| (partition.clone(), of(partition))).collect()
 }

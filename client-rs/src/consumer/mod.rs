@@ -33,7 +33,7 @@ use face::{Command, Face, Look, OneRecord, Want, WholeBatch};
 use futures::{Closing, NextOf};
 
 pub use batch::{Batch, ConsumerRecord, Piece};
-pub use commit::{Commit, Committed, OffsetAndMetadata};
+pub use commit::{Commit, Committed, CommittedWithMetadata, OffsetAndMetadata};
 pub use deserialize::Deserializer;
 pub use offsets::{OffsetAndTimestamp, OffsetForTime};
 pub use ottla_protocol::record::{Headers, RecordRow, RecordView};
@@ -96,8 +96,7 @@ enum Stage {
 impl Consumer {
     /// A consumer of these options. Nothing is connected before it is needed.
     pub fn new(options: &Options) -> Result<Self, Error> {
-        let mut config = ConsumerConfig::new(options)?;
-        config.common.answer_bytes = face::fetched_share(config.memory_bytes);
+        let config = ConsumerConfig::new(options)?;
         let wake = Arc::<Wake>::default();
         let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
         let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));

@@ -117,9 +117,33 @@ impl Consumer {
         let end = self.end_offsets(only, timeout)?;
         let left = deadline.saturating_duration_since(clock::now());
         let begin = self.beginning_offsets(only, left)?;
+        self.seek_back(partition, records, [&begin, &end])
+    }
+
+    /// The same for tasks, within `default.api.timeout.ms`.
+    pub fn seek_before_end_async(
+        &self,
+        partition: &TopicPartition,
+        records: u64,
+    ) -> impl Future<Output = Result<i64, Error>> + Send + use<> {
+        let only = std::slice::from_ref(partition);
+        let (begin, end) = (self.beginning_offsets_async(only), self.end_offsets_async(only));
+        let (consumer, partition) = (self.clone(), partition.clone());
+        async move {
+            let (begin, end) = (begin.await?, end.await?);
+            consumer.seek_back(&partition, records, [&begin, &end])
+        }
+    }
+
+    fn seek_back(
+        &self,
+        partition: &TopicPartition,
+        records: u64,
+        [begin, end]: [&[(TopicPartition, i64)]; 2],
+    ) -> Result<i64, Error> {
         let of = |rows: &[(TopicPartition, i64)]| rows.first().map_or(0, |(_, offset)| *offset);
         let back = i64::try_from(records).unwrap_or(i64::MAX);
-        let offset = of(&end).saturating_sub(back).max(of(&begin));
+        let offset = of(end).saturating_sub(back).max(of(begin));
         self.seek(partition, offset)?;
         Ok(offset)
     }
