@@ -2,7 +2,8 @@
 //
 // A line `range TOPICS MEMBERS SHARES` (or `roundrobin`) is one group: topics as `name:partitions`, members as
 // `id=topics` or `id/instance=topics`, shares as `id=partitions`. A line `subscription STRATEGY KIND BYTES` holds the
-// metadata of a member before it was assigned anything, or afterwards.
+// metadata of a member before it was assigned anything, or afterwards, which stands in a rack (KIP-881) or says nothing
+// of it.
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -118,9 +119,11 @@ final class Assignors {
                 topics, assignor.subscriptionUserData(sorted), Collections.emptyList(), -1, Optional.empty()));
         assignor.onAssignment(new Assignment(owned), new ConsumerGroupMetadata("g", GENERATION, "m", Optional.empty()));
         boolean readsOn = assignor.supportedProtocols().contains(ConsumerPartitionAssignor.RebalanceProtocol.COOPERATIVE);
-        line(out, assignor, "after", new Subscription(
-                topics, assignor.subscriptionUserData(sorted), readsOn ? owned : Collections.emptyList(),
-                GENERATION, Optional.empty()));
+        for (Optional<String> rack : List.of(Optional.<String>empty(), Optional.of("east"))) {
+            line(out, assignor, rack.isPresent() ? "in-rack" : "after", new Subscription(
+                    topics, assignor.subscriptionUserData(sorted), readsOn ? owned : Collections.emptyList(),
+                    GENERATION, rack));
+        }
     }
 
     private static void line(

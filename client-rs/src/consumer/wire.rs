@@ -76,6 +76,8 @@ pub(super) struct JoinTerms<'a> {
     pub(super) session: Duration,
     pub(super) rebalance: Duration,
     pub(super) strategies: &'a [Strategy],
+    /// `client.rack`; empty if not set.
+    pub(super) rack: &'a str,
 }
 
 pub(super) fn join(
@@ -92,6 +94,7 @@ pub(super) fn join(
         generation: holdings.generation,
         assigned: &holdings.assigned,
         assigned_in: holdings.assigned_in,
+        rack: Some(terms.rack).filter(|rack| !rack.is_empty()),
     };
     let mut protocols = Vec::with_capacity(terms.strategies.len());
     for &strategy in terms.strategies {

@@ -113,6 +113,7 @@ impl Engine {
                     session: self.config.session_timeout,
                     rebalance: self.config.poll_interval,
                     strategies: &self.config.strategies,
+                    rack: &self.config.rack,
                 };
                 let body = wire::join(&self.names, terms, member_id, &topics, &holdings);
                 (Asked::Join(token), Lane::Coordinator, body)

@@ -444,3 +444,11 @@ fn after_an_unsubscribe_nothing_is_given_out_also_while_the_group_is_being_left(
     script.subscribe();
     assert_eq!(script.offsets(10), (10..20).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_member_tells_its_group_where_it_stands() {
+    for (rack, told) in [("", None), ("east", Some("east"))] {
+        let script = Script::reading(&[("client.rack", rack)]);
+        assert_eq!(script.joined_from.as_deref(), told);
+    }
+}

@@ -140,6 +140,7 @@ fn told(strategy: Strategy, generation: i32, assigned_in: i32) -> (Vec<u8>, Vec<
         generation,
         assigned: &owned,
         assigned_in,
+        rack: None,
     };
     (encode_subscription(strategy, &subscription).unwrap(), owned)
 }

@@ -26,6 +26,8 @@ pub(crate) struct Subscription<'a> {
     /// What it was assigned last, sorted, and in which generation.
     pub(crate) assigned: &'a [TopicPartition],
     pub(crate) assigned_in: i32,
+    /// Where it stands, if that is known: a leader that minds racks reads it (KIP-881).
+    pub(crate) rack: Option<&'a str>,
 }
 
 /// What the leader reads in a member's metadata.
@@ -55,7 +57,7 @@ pub(crate) fn encode_subscription(
         user_data: user_data.as_deref(),
         owned_partitions: owned.collect(),
         generation_id: told.generation,
-        ..Default::default()
+        rack_id: told.rack,
     })
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Script {
     joins: Vec<Request>,
     /// The topics that the member joined for last.
     pub(super) joined_for: Vec<String>,
+    /// Where it said that it stands.
+    pub(super) joined_from: Option<String>,
     /// The group has dropped this member.
     pub(super) forgotten: bool,
     /// The id of the session that the broker keeps of fetches; 0 for none.
@@ -125,6 +127,7 @@ impl Script {
             holds_joins: false,
             joins: Vec::new(),
             joined_for: Vec::new(),
+            joined_from: None,
             forgotten: false,
             session: 0,
             garbled: false,

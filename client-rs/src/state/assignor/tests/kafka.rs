@@ -73,6 +73,7 @@ fn a_member_tells_what_it_has_in_the_bytes_of_kafkas_own_client() {
             generation: if before { NO_GENERATION } else { 7 },
             assigned: if before { &[] } else { &owned },
             assigned_in: if before { NO_GENERATION } else { 7 },
+            rack: (kind == "in-rack").then_some("east"),
         };
         let bytes = hex(bytes);
         assert_eq!(encode_subscription(strategy, &subscription).unwrap(), bytes, "{line}");
@@ -82,5 +83,5 @@ fn a_member_tells_what_it_has_in_the_bytes_of_kafkas_own_client() {
         assert_eq!(told.generation, if tells { 7 } else { NO_GENERATION }, "{line}");
         seen += 1;
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 12);
 }

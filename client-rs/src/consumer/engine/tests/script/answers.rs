@@ -20,13 +20,13 @@ use ottla_protocol::messages::offset_for_leader_epoch_response::{
     EpochEndOffset, OffsetForLeaderTopicResult,
 };
 use ottla_protocol::messages::{
-    FetchRequest, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, JoinGroupRequest,
-    JoinGroupResponse, LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse,
-    MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse,
-    OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
+    ConsumerProtocolSubscription, FetchRequest, FetchResponse, FindCoordinatorResponse,
+    HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupResponse, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest,
+    OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse, SyncGroupResponse, find_coordinator_response,
 };
-use ottla_protocol::{ApiKey, ErrorCode, Message, Records, Uuid, Writer, frame};
+use ottla_protocol::{ApiKey, ErrorCode, Message, Reader, Records, Uuid, Writer, frame};
 
 use super::{Asked, NODE, Script};
 use crate::state::assignor::{self, Share, Strategy};
@@ -119,6 +119,7 @@ impl Script {
         let (_, request) = frame::decode_request::<JoinGroupRequest<'_>>(bytes).unwrap();
         self.seen.push("join".into());
         let metadata = request.protocols.first().map_or(&[][..], |protocol| protocol.metadata);
+        self.joined_from = rack_of(metadata);
         let told = assignor::decode_subscription(Strategy::Range, metadata).unwrap();
         self.joined_for = told.topics.iter().map(ToString::to_string).collect();
         let error_code = self.take_refusal(ApiKey::JoinGroup);
@@ -325,6 +326,14 @@ impl Script {
         let rest = FetchResponse::default();
         body(&FetchResponse { throttle_time_ms, session_id, responses, ..rest }, version)
     }
+}
+
+/// Where a member says that it stands (KIP-881).
+fn rack_of(metadata: &[u8]) -> Option<String> {
+    let mut reader = Reader::new(metadata);
+    let version = reader.i16().unwrap();
+    let told = ConsumerProtocolSubscription::decode(&mut reader, version).unwrap();
+    told.rack_id.map(str::to_owned)
 }
 
 fn coordinator_answer(error_code: ErrorCode, version: i16) -> Bytes {
