@@ -106,7 +106,8 @@ export interface CommonOptions {
   'metadata.max.idle.ms'?: number
   /**
    * Whether a broker that is not the one meant, or of another cluster, is left, and the cluster
-   * looked for anew at bootstrap.servers (KIP-1242). Default true.
+   * looked for anew at bootstrap.servers (KIP-1242). Without effect if metadata.recovery.strategy
+   * is none. Default true.
    */
   metadataClusterCheck?: boolean
   /** The same as `metadataClusterCheck`. */
@@ -139,8 +140,20 @@ export interface CommonOptions {
   /** The same as `clientDnsLookup`. */
   'client.dns.lookup'?: 'use_all_dns_ips'
   /**
-   * Where this client stands. Consumers read from a near replica (KIP-392), producers may prefer
-   * near leaders (partitioner.rack.aware). Default: empty.
+   * A client that cannot look up any name in bootstrap.servers for so long is at its end: its calls
+   * fail with InvalidOption (KIP-909). 0 sets no end: names are looked up again at each attempt to
+   * connect. Kafka's own client looks them up as it is made, and is not made if that fails. Default
+   * 0 ms; from 0 to 2147483647.
+   */
+  bootstrapResolveTimeout?: number
+  /** The same as `bootstrapResolveTimeout`. */
+  bootstrapResolveTimeoutMs?: number
+  /** The same as `bootstrapResolveTimeout`. */
+  'bootstrap.resolve.timeout.ms'?: number
+  /**
+   * Where this client stands. Consumers read from a near replica (KIP-392) and tell their group,
+   * whose leader may mind it (KIP-881); producers may prefer near leaders (partitioner.rack.aware).
+   * Default: empty.
    */
   clientRack?: string
   /** The same as `clientRack`. */
@@ -305,6 +318,13 @@ export interface ProducerOptions extends CommonOptions {
   /** The same as `partitionerKeyless`. */
   'partitioner.keyless'?: 'round_robin' | 'sticky' | 'random'
   /**
+   * Whether partitioner.keyless chooses for records with a key too (KIP-794). Without effect for a
+   * rule of the program's own. Default false.
+   */
+  partitionerIgnoreKeys?: boolean
+  /** The same as `partitionerIgnoreKeys`. */
+  'partitioner.ignore.keys'?: boolean
+  /**
    * Whether sticky goes more often to partitions for which fewer batches wait. Default true.
    */
   partitionerAdaptive?: boolean
@@ -460,10 +480,9 @@ export interface ConsumerOptions extends CommonOptions {
    * Memory for records fetched ahead of the program, over all partitions: a limit to the byte. A
    * quarter, 64 MiB at most, is for decompressed records with their places, 40 bytes each; the rest
    * for what is fetched, reserved before a broker is asked. A batch that alone is larger than its
-   * part is read all the same, with nothing beside it there. Memory of large answers that waits for
-   * the next ones, 32 MiB at most over all connections, is kept as far as it fits in too. What is
-   * kept of paused partitions is given up, and fetched again, when others need the room. Default
-   * 67108864 bytes; from 1 to 1099511627776.
+   * part is read all the same, with nothing beside it there. What is kept of paused partitions is
+   * given up, and fetched again, when others need the room. Default 67108864 bytes; from 1 to
+   * 1099511627776.
    */
   fetchBufferMemory?: number
   /** The same as `fetchBufferMemory`. */
@@ -477,6 +496,13 @@ export interface ConsumerOptions extends CommonOptions {
   isolationLevel?: 'read_uncommitted' | 'read_committed'
   /** The same as `isolation`. */
   'isolation.level'?: 'read_uncommitted' | 'read_committed'
+  /**
+   * Whether a pattern matches none of the topics that are Kafka's own, such as __consumer_offsets.
+   * By name they can be subscribed to in any case. Default true.
+   */
+  excludeInternalTopics?: boolean
+  /** The same as `excludeInternalTopics`. */
+  'exclude.internal.topics'?: boolean
   /**
    * Whether the checksum of each fetched batch is verified. Default true.
    */

@@ -394,7 +394,7 @@ macro_rules! files {
 files! {
     assigned 8,
     leaders 12,
-    malformed 10,
+    malformed 11,
     order 14,
     outcomes 14,
     positions 16,

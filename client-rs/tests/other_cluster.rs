@@ -128,8 +128,18 @@ fn records_do_not_go_to_another_cluster_whose_address_is_advertised() {
 
 #[test]
 fn without_the_check_whoever_answers_is_taken() {
-    within_limit(|| {
-        let (producer, events, theirs) = moved(&[("metadata.cluster.check.enable", "false")]);
+    whoever_answers_is_taken("metadata.cluster.check.enable", "false");
+}
+
+/// Kafka does not check then either: there is nowhere else to go.
+#[test]
+fn nor_does_a_client_check_that_never_looks_for_the_cluster_anew() {
+    whoever_answers_is_taken("metadata.recovery.strategy", "none");
+}
+
+fn whoever_answers_is_taken(option: &'static str, value: &'static str) {
+    within_limit(move || {
+        let (producer, events, theirs) = moved(&[(option, value)]);
         let sent = producer.send(&Record::to("orders").value("to anyone")).unwrap();
         assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
         producer.close(LIMIT).unwrap();

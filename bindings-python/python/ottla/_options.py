@@ -69,7 +69,8 @@ class CommonOptions(TypedDict, total=False):
     metadata_max_idle_ms: int
 
     #: Whether a broker that is not the one meant, or of another cluster, is left, and the cluster
-    #: looked for anew at bootstrap.servers (KIP-1242). Default true.
+    #: looked for anew at bootstrap.servers (KIP-1242). Without effect if metadata.recovery.strategy
+    #: is none. Default true.
     metadata_cluster_check: bool
     metadata_cluster_check_enable: bool
 
@@ -87,8 +88,16 @@ class CommonOptions(TypedDict, total=False):
     #: (KIP-602). There is no other way. Default use_all_dns_ips.
     client_dns_lookup: Literal["use_all_dns_ips"]
 
-    #: Where this client stands. Consumers read from a near replica (KIP-392), producers may prefer
-    #: near leaders (partitioner.rack.aware). Default: empty.
+    #: A client that cannot look up any name in bootstrap.servers for so long is at its end: its
+    #: calls fail with InvalidOption (KIP-909). 0 sets no end: names are looked up again at each
+    #: attempt to connect. Kafka's own client looks them up as it is made, and is not made if that
+    #: fails. Default 0 ms; from 0 to 2147483647.
+    bootstrap_resolve_timeout: int
+    bootstrap_resolve_timeout_ms: int
+
+    #: Where this client stands. Consumers read from a near replica (KIP-392) and tell their group,
+    #: whose leader may mind it (KIP-881); producers may prefer near leaders
+    #: (partitioner.rack.aware). Default: empty.
     client_rack: str
 
     #: Size of a socket's buffer for sending; -1 is what the system chooses, and changes as it sees
@@ -200,6 +209,10 @@ class ProducerOptions(CommonOptions, total=False):
     #: is a key, but not for crc32. Default round_robin.
     partitioner_keyless: Literal["round_robin", "sticky", "random"]
 
+    #: Whether partitioner.keyless chooses for records with a key too (KIP-794). Without effect for
+    #: a rule of the program's own. Default false.
+    partitioner_ignore_keys: bool
+
     #: Whether sticky goes more often to partitions for which fewer batches wait. Default true.
     partitioner_adaptive: bool
     partitioner_adaptive_partitioning_enable: bool
@@ -289,16 +302,19 @@ class ConsumerOptions(CommonOptions, total=False):
     #: Memory for records fetched ahead of the program, over all partitions: a limit to the byte. A
     #: quarter, 64 MiB at most, is for decompressed records with their places, 40 bytes each; the
     #: rest for what is fetched, reserved before a broker is asked. A batch that alone is larger
-    #: than its part is read all the same, with nothing beside it there. Memory of large answers
-    #: that waits for the next ones, 32 MiB at most over all connections, is kept as far as it fits
-    #: in too. What is kept of paused partitions is given up, and fetched again, when others need
-    #: the room. Default 67108864 bytes; from 1 to 1099511627776.
+    #: than its part is read all the same, with nothing beside it there. What is kept of paused
+    #: partitions is given up, and fetched again, when others need the room. Default 67108864 bytes;
+    #: from 1 to 1099511627776.
     fetch_buffer_memory: int
 
     #: Whether records of open and aborted transactions are read. read_committed is refused until
     #: transactions are supported. Default read_uncommitted.
     isolation: Literal["read_uncommitted", "read_committed"]
     isolation_level: Literal["read_uncommitted", "read_committed"]
+
+    #: Whether a pattern matches none of the topics that are Kafka's own, such as
+    #: __consumer_offsets. By name they can be subscribed to in any case. Default true.
+    exclude_internal_topics: bool
 
     #: Whether the checksum of each fetched batch is verified. Default true.
     check_crcs: bool

@@ -9,6 +9,7 @@ use super::resolved::{CommonConfig, note_foreign};
 use super::table::OptionScope;
 use crate::error::{Error, ErrorKind};
 use crate::state::assignor::Strategy;
+use crate::state::metadata::NameWatch;
 
 /// Where to begin without a committed offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub(crate) struct ConsumerConfig {
     pub(crate) memory_bytes: usize,
     /// `isolation.level`.
     pub(crate) read_committed: bool,
+    /// Which names a pattern is held against: `exclude.internal.topics`.
+    pub(crate) patterns_see: NameWatch,
     /// `check.crcs`.
     pub(crate) check_crcs: bool,
     /// `client.rack`; empty if not set.
@@ -90,6 +93,11 @@ impl ConsumerConfig {
             fetch_wait_max: options.duration("fetch.max.wait.ms")?,
             memory_bytes: options.number("fetch.buffer.memory")?,
             read_committed: read_committed(options)?,
+            patterns_see: if options.bool("exclude.internal.topics")? {
+                NameWatch::Ordinary
+            } else {
+                NameWatch::All
+            },
             check_crcs: options.bool("check.crcs")?,
             rack: Arc::from(options.text("client.rack")?),
             api_timeout: options.duration("default.api.timeout.ms")?,

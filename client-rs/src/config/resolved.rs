@@ -30,22 +30,25 @@ pub(crate) struct CommonConfig {
     pub(crate) metadata_max_age: Duration,
     /// `metadata.max.idle.ms`.
     pub(crate) metadata_max_idle: Duration,
-    /// `metadata.cluster.check.enable`.
+    /// `metadata.cluster.check.enable`; false if `metadata.recovery.strategy` is none, as in Kafka: who
+    /// leaves a broker needs somewhere to go.
     pub(crate) cluster_check: bool,
     /// `metadata.recovery.rebootstrap.trigger.ms`; `None` if `metadata.recovery.strategy` is none.
     pub(crate) rebootstrap_after: Option<Duration>,
+    /// `bootstrap.resolve.timeout.ms`, if it sets an end.
+    pub(crate) resolve_timeout: Option<Duration>,
     /// `send.buffer.bytes` and `receive.buffer.bytes`, where they are not left to the system.
     pub(crate) socket_bytes: (Option<u32>, Option<u32>),
     /// `allow.auto.create.topics`.
     pub(crate) allow_auto_create: bool,
-    /// Most bytes that buffers for large answers may take, if some are kept for the next ones; with
-    /// zero, none are.
-    pub(crate) answer_bytes: usize,
 }
 
 impl CommonConfig {
     /// From the options; `auto_create` is the default of the client's kind.
     pub(crate) fn new(options: &Options, auto_create: bool) -> Result<Self, Error> {
+        let recovers = options.text("metadata.recovery.strategy")? != "none";
+        let resolve_timeout = options.duration("bootstrap.resolve.timeout.ms")?;
+        let rebootstrap_after = options.duration("metadata.recovery.rebootstrap.trigger.ms")?;
         Ok(Self {
             bootstrap: options.bootstrap()?,
             client_id: options.text("client.id")?.to_owned(),
@@ -65,11 +68,9 @@ impl CommonConfig {
             connections_max_idle: options.duration("connections.max.idle.ms")?,
             metadata_max_age: options.duration("metadata.max.age.ms")?,
             metadata_max_idle: options.duration("metadata.max.idle.ms")?,
-            cluster_check: options.bool("metadata.cluster.check.enable")?,
-            rebootstrap_after: match options.text("metadata.recovery.strategy")? {
-                "none" => None,
-                _ => Some(options.duration("metadata.recovery.rebootstrap.trigger.ms")?),
-            },
+            cluster_check: recovers && options.bool("metadata.cluster.check.enable")?,
+            rebootstrap_after: Some(rebootstrap_after).filter(|_| recovers),
+            resolve_timeout: Some(resolve_timeout).filter(|timeout| !timeout.is_zero()),
             socket_bytes: (
                 // -1 is no size.
                 u32::try_from(options.number::<i32>("send.buffer.bytes")?).ok(),
@@ -78,7 +79,6 @@ impl CommonConfig {
             allow_auto_create: options
                 .bool_if_set("allow.auto.create.topics")
                 .unwrap_or(auto_create),
-            answer_bytes: 0,
         })
     }
 }
@@ -227,6 +227,10 @@ fn rules(options: &Options) -> Result<Rules, Error> {
         "random" => Keyless::Random,
         "sticky" => Keyless::Sticky,
         _ => Keyless::RoundRobin,
+    };
+    let rule = match rule {
+        Rule::Hash(_) if options.bool("partitioner.ignore.keys")? => Rule::Keyless(keyless),
+        rule => rule,
     };
     let adaptive = options.bool("partitioner.adaptive.partitioning.enable")?;
     let sticking = Sticking::new(options.number("batch.size")?, adaptive);

@@ -30,7 +30,8 @@ impl Consumer {
 
     /// Reads the topics whose whole names match a regular expression, and no others from now on;
     /// also those that come later, as soon as the metadata tell of them (`metadata.max.age.ms`), and
-    /// a topic that comes later from its beginning. Kafka's internal topics are left out.
+    /// a topic that comes later from its beginning. Kafka's internal topics are left out unless
+    /// `exclude.internal.topics` is false.
     ///
     /// The syntax is that of the crate `regex`, which is RE2's but for little. `InvalidGroup` without
     /// `group.id`; `InvalidArgument` for a pattern that cannot be read, or grows beyond 1 MiB.

@@ -10,7 +10,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::broker::{self, Link, LinkKey, Peer};
-use super::buffers::{Buffers, Store};
 use super::clock::{self, Timer};
 use super::transport::Transport;
 use crate::config::{Address, CommonConfig};
@@ -42,7 +41,6 @@ pub(crate) struct Client {
     transport: Box<dyn Transport>,
     wake: Arc<Wake>,
     vitals: Arc<Vitals>,
-    buffers: Arc<Store>,
     inner: RefCell<Inner>,
     /// The machine panicked, or has ended.
     over: Cell<bool>,
@@ -80,7 +78,6 @@ impl Client {
         let links = HashMap::default();
         let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
         Rc::new(Self {
-            buffers: Store::new(config.answer_bytes),
             config,
             transport,
             wake,
@@ -152,17 +149,24 @@ impl Client {
 
     /// What became of a request.
     pub(crate) fn handle_response(self: &Rc<Self>, owner: Owner, token: u64, reply: Reply) {
-        let mut told = false;
-        self.call(|machine, cx| match owner {
-            Owner::Machine => machine.handle_response(token, reply, cx),
-            Owner::Metadata => {
-                let news = cx.metadata.handle_response(token, reply, cx.now, cx.random);
-                if let Some(stray) = cx.metadata.take_stray() {
-                    self.vitals.note_stray(stray);
+        let (mut told, mut end) = (false, None);
+        self.call(|machine, cx| {
+            end = cx.metadata.note_reply(&reply, cx.now);
+            match owner {
+                Owner::Machine => machine.handle_response(token, reply, cx),
+                Owner::Metadata => {
+                    let news = cx.metadata.handle_response(token, reply, cx.now, cx.random);
+                    if let Some(stray) = cx.metadata.take_stray() {
+                        self.vitals.note_stray(stray);
+                    }
+                    told = news;
                 }
-                told = news;
             }
         });
+        if let Some(error) = end {
+            tracing::error!(%error, "this client has no address of any broker");
+            self.end_by(&error);
+        }
         if told {
             self.inner.borrow_mut().let_go();
         }
@@ -203,13 +207,17 @@ impl Client {
 
     /// The machine's state cannot be trusted any more: all who wait are told.
     pub(crate) fn fail(&self) {
-        self.over.set(true);
-        self.wake.wake();
         let text = "the client failed by a fault of its own; its log has the place";
         tracing::error!("a panic ended this client");
-        let error = Error::new(ErrorKind::Internal, text);
+        self.end_by(&Error::new(ErrorKind::Internal, text));
+    }
+
+    /// All who wait are told this, and all who come later.
+    fn end_by(&self, error: &Error) {
+        self.over.set(true);
+        self.wake.wake();
         let told = catch_unwind(AssertUnwindSafe(|| {
-            self.inner.borrow_mut().machine.fail(&error);
+            self.inner.borrow_mut().machine.fail(error);
         }));
         if told.is_err() {
             tracing::error!("the panic's victims could not all be told");
@@ -344,11 +352,6 @@ impl Client {
     /// The same, for who outlives the client.
     pub(crate) fn shared_vitals(&self) -> Arc<Vitals> {
         Arc::clone(&self.vitals)
-    }
-
-    /// Memory for a connection's large answers.
-    pub(super) fn buffers(&self) -> Buffers {
-        Buffers::new(Arc::clone(&self.buffers))
     }
 
     pub(crate) fn transport(&self) -> &dyn Transport {

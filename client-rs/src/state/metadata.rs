@@ -16,10 +16,14 @@ use crate::error::{Error, ErrorKind};
 use crate::state::hash::HashMap;
 
 mod merge;
+mod resolving;
+mod stray;
 #[cfg(test)]
 mod tests;
 
 use merge::merge;
+use resolving::Resolving;
+pub(crate) use stray::{Stray, other_cluster};
 
 /// Topics of one request; more are asked about by the next.
 const TOPICS_MAX: usize = 10_000;
@@ -33,7 +37,7 @@ pub(crate) struct Metadata {
     cluster: Arc<Cluster>,
     wanted: HashMap<Arc<str>, Wanted>,
     /// Whether all topics are asked about, to know their names.
-    watches: bool,
+    watch: NameWatch,
     /// The names of all topics but Kafka's own, sorted; `None` before they were told.
     names: Option<Arc<[Arc<str>]>>,
     /// Since when what is known counts as wrong or too little.
@@ -62,6 +66,7 @@ pub(crate) struct Metadata {
     /// The cluster that was known before it was looked for anew.
     left: Option<String>,
     stray: Option<Stray>,
+    resolving: Resolving,
 }
 
 #[derive(Debug)]
@@ -75,13 +80,15 @@ struct Settings {
     rebootstrap_after: Option<Duration>,
 }
 
-/// Brokers that were found to be of another cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stray {
-    /// One answered as a broker of the cluster that is known, and is of another: it was left.
-    Left { broker: String, known: String, found: String },
-    /// The addresses of the options lead to another cluster than before.
-    Moved { known: String, found: String },
+/// Whose names are told, whether they are asked about or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameWatch {
+    /// Nobody's.
+    Off,
+    /// Those of all topics but Kafka's own.
+    Ordinary,
+    /// Those of all topics.
+    All,
 }
 
 #[derive(Debug)]
@@ -107,7 +114,7 @@ impl Metadata {
             },
             cluster: Arc::default(),
             wanted: HashMap::default(),
-            watches: false,
+            watch: NameWatch::Off,
             names: None,
             stale_since: None,
             added_since: None,
@@ -124,7 +131,14 @@ impl Metadata {
             failing_since: None,
             left: None,
             stray: None,
+            resolving: Resolving::new(config.resolve_timeout, config.bootstrap.len()),
         }
+    }
+
+    /// Notes what became of a request, the client's own or its machine's; the error by which the
+    /// client ends, if nobody's address can be looked up.
+    pub(crate) fn note_reply(&mut self, reply: &Reply, now: Instant) -> Option<Error> {
+        self.resolving.note(reply.as_ref().err().map(|fault| &fault.error), now)
     }
 
     /// What is known now.
@@ -166,15 +180,16 @@ impl Metadata {
     }
 
     /// Asks about all topics from now on, to tell their names, or about those wanted alone.
-    pub(crate) fn watch_names(&mut self, watches: bool, now: Instant) {
-        if watches && !self.watches {
+    pub(crate) fn watch_names(&mut self, watch: NameWatch, now: Instant) {
+        let watches = watch != NameWatch::Off;
+        if watches && self.watch == NameWatch::Off {
             self.added_since.get_or_insert(now);
         }
-        self.watches = watches;
+        self.watch = watch;
         self.names = self.names.take().filter(|_| watches);
     }
 
-    /// The names of all topics but Kafka's own, sorted, if they are watched and were told.
+    /// The names that are watched, sorted, if they were told.
     pub(crate) fn names(&self) -> Option<Arc<[Arc<str>]>> {
         self.names.clone()
     }
@@ -259,7 +274,7 @@ impl Metadata {
         self.tokens += 1;
         self.open = Some(self.tokens);
         // The names of all are asked for by naming none.
-        let all = self.watches;
+        let all = self.watch != NameWatch::Off;
         self.open_for_all = all;
         let topics = if all { Vec::new() } else { self.next_topics() };
         self.in_round &= !all;
@@ -398,7 +413,8 @@ impl Metadata {
         broker: &str,
         now: Instant,
     ) -> Result<(), Error> {
-        if response.error_code == ErrorCode::REBOOTSTRAP_REQUIRED {
+        let recovers = self.settings.rebootstrap_after.is_some();
+        if response.error_code == ErrorCode::REBOOTSTRAP_REQUIRED && recovers {
             self.rebootstrap(now);
         }
         let Some(found) = response.cluster_id else { return Ok(()) };
@@ -430,8 +446,9 @@ impl Metadata {
             let text = "the broker named no broker of its cluster";
             return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::Metadata));
         }
-        if self.watches && self.open_for_all {
-            let shown = response.topics.iter().filter(|topic| !topic.is_internal);
+        if self.watch != NameWatch::Off && self.open_for_all {
+            let all = self.watch == NameWatch::All;
+            let shown = response.topics.iter().filter(|topic| all || !topic.is_internal);
             let mut names: Vec<Arc<str>> =
                 shown.filter_map(|topic| topic.name.map(Arc::from)).collect();
             names.sort();
@@ -464,20 +481,6 @@ impl Metadata {
         });
         Ok(())
     }
-}
-
-/// The error of a connection that leads to another cluster, or to another broker than was meant.
-pub(crate) fn other_cluster(broker: &str, known: &str, found: Option<&str>) -> Error {
-    let text = match found {
-        Some(found) => format!("another cluster answers under {broker}: {found}, and not {known}"),
-        None => format!(
-            "another cluster than {known}, or another of its brokers, answers under {broker}"
-        ),
-    };
-    Error::new(ErrorKind::Connect, text).with_hint(
-        "the address was given to another broker, or two clusters advertise the same: see their \
-         `advertised.listeners`; `metadata.cluster.check.enable=false` takes whoever answers",
-    )
 }
 
 fn address(host: &str, port: i32) -> Option<Address> {

@@ -17,6 +17,15 @@ pub(crate) fn nobody() -> String {
     address
 }
 
+/// An address where nobody listens until a broker of the story's does, and what keeps it for that
+/// one: the system gives it to no other.
+pub(crate) fn reserved() -> (String, TcpSocket) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    (socket.local_addr().unwrap().to_string(), socket)
+}
+
 pub(crate) fn options(bootstrap: &str, more: &[(&str, &str)]) -> Options {
     let options = Options::new().set("bootstrap.servers", bootstrap).unwrap();
     more.iter().fold(options, |options, (name, value)| options.set(name, value).unwrap())

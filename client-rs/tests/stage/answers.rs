@@ -136,7 +136,7 @@ fn metadata(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
         .iter()
         .filter(|(node, _)| !world.gone.contains(node) && !world.hidden.contains(node))
         .map(|(&node, address)| match asked.act {
-            Some(Act::Address(host, port)) => (node, host.clone(), *port),
+            Some(Act::Address(host, port)) if node == asked.node => (node, host.clone(), *port),
             _ => (node, address.ip().to_string(), i32::from(address.port())),
         })
         .collect();

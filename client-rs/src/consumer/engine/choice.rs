@@ -8,6 +8,7 @@ use super::{Engine, faults};
 use crate::consumer::face::Assigned;
 use crate::state::machine::Context;
 use crate::state::membership::Identity;
+use crate::state::metadata::NameWatch;
 
 impl Engine {
     /// Whether the program has assigned partitions itself.
@@ -47,7 +48,7 @@ impl Engine {
         self.first_counts.retain(|topic, _| topics.contains(topic));
         self.topics = topics.into_iter().collect();
         self.pattern = None;
-        cx.metadata.watch_names(false, cx.now);
+        cx.metadata.watch_names(NameWatch::Off, cx.now);
         self.cluster_seen = u64::MAX;
         self.pin(cx);
         let mut placing = Vec::with_capacity(fresh.len());

@@ -15,6 +15,7 @@ use crate::state::fetcher::Start;
 use crate::state::lookups::{Committed, LookupResult};
 use crate::state::machine::Context;
 use crate::state::membership::{MemberEvent, Which};
+use crate::state::metadata::NameWatch;
 
 /// Partitions that are given up.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Engine {
     pub(super) fn subscribe(&mut self, topics: Vec<Arc<str>>, cx: &mut Context<'_>) {
         self.first_counts.retain(|topic, _| topics.contains(topic));
         self.pattern = None;
-        cx.metadata.watch_names(false, cx.now);
+        cx.metadata.watch_names(NameWatch::Off, cx.now);
         self.follow(topics, cx);
     }
 

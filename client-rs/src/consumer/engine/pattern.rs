@@ -20,7 +20,7 @@ impl Engine {
     pub(super) fn subscribe_pattern(&mut self, regex: Box<Regex>, cx: &mut Context<'_>) {
         self.first_counts.clear();
         self.pattern = Some(Pattern { regex, seen: None });
-        cx.metadata.watch_names(true, cx.now);
+        cx.metadata.watch_names(self.config.patterns_see, cx.now);
         self.cluster_seen = u64::MAX;
         self.match_names(cx);
     }

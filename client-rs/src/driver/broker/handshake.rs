@@ -27,7 +27,7 @@ pub(crate) async fn open(link: &Rc<Link>, client: &Rc<Client>) -> Result<(Wire, 
     let advertised = matches!(link.key.peer, Peer::Node(_));
     let wait = client.connect_timeout(link.failures.get());
     let stream = client.transport().connect(&address, advertised, wait).await?;
-    let mut wire = Wire::new(stream, client.buffers());
+    let mut wire = Wire::new(stream);
     let expected = client.expected(link.key.peer);
     let newest = if expected.is_some() { NEWEST } else { NEWEST_UNCHECKED };
     let told = match ask(&mut wire, client, newest, expected.as_ref()).await? {

@@ -134,6 +134,36 @@ fn a_resolver_that_fails_is_asked_again_until_it_answers() {
     drop(client);
 }
 
+/// Wants to know of a topic, and tells by what it is ended.
+struct Ending(mpsc::Sender<Error>);
+
+impl Machine for Ending {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
+        Curious.turn(cx)
+    }
+
+    fn handle_response(&mut self, _: u64, _: Reply, _: &mut Context<'_>) {}
+
+    fn fail(&mut self, error: &Error) {
+        self.0.send(error.clone()).unwrap();
+    }
+}
+
+#[test]
+fn a_client_whose_names_are_unknown_for_as_long_as_it_may_wait_ends_and_says_so() {
+    let pairs = "bootstrap.servers=broker.test:9092;reconnect.backoff.ms=2;retry.backoff.ms=2";
+    let options = Options::parse(&format!("{pairs};bootstrap.resolve.timeout.ms=1")).unwrap();
+    let config = CommonConfig::new(&options, false).unwrap();
+    let transport = || -> Box<dyn Transport> { Box::new(tcp(names(&[&[]]))) };
+    let (tell, told) = mpsc::channel();
+    let own = (Arc::default(), &Arc::default());
+    let client = start_over(&config, own, transport, |_| Ending(tell)).unwrap();
+    let error = told.recv_timeout(LIMIT).expect("it ends");
+    assert_eq!((error.kind(), error.retriable()), (ErrorKind::InvalidOption, false));
+    assert!(error.to_string().contains("no such name"), "{error}");
+    drop(client);
+}
+
 #[test]
 fn a_sockets_buffers_have_the_sizes_that_were_asked_for() {
     let (listener, address) = listener();

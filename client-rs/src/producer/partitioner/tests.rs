@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::*;
+use crate::config::{Options, ProducerConfig};
 use crate::state::accumulator::batch::{Manners, Room};
 use crate::state::accumulator::memory::Memory;
 use crate::state::accumulator::slot::{News, Opening};
@@ -86,6 +87,19 @@ fn bytes(hex: &str) -> Vec<u8> {
     let hex = hex.trim_start_matches('-');
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+#[test]
+fn keys_may_be_left_out_of_the_choice() {
+    let ignoring = "partitioner.ignore.keys=true";
+    let crc32 = "partitioner=crc32;partitioner.ignore.keys=true";
+    for (options, partitions) in [("acks=all", 1), (ignoring, 12), (crc32, 12)] {
+        let set = Options::parse(&format!("bootstrap.servers=a:1;{options}")).unwrap();
+        let rules = ProducerConfig::new(&set).unwrap().rules;
+        let topic = Topic { rules, ..Topic::keyless(Keyless::Random) };
+        let chosen: BTreeSet<usize> = (0..12).map(|_| topic.choose(Some(b"key"))).collect();
+        assert_eq!(chosen.len(), partitions, "{options}");
+    }
 }
 
 #[test]

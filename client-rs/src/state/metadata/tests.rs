@@ -224,9 +224,14 @@ fn a_topic_not_used_for_long_is_no_longer_asked_about() {
 
 #[test]
 fn the_names_of_all_topics_are_told_while_they_are_watched() {
+    names_told(NameWatch::Ordinary, &["orders", "u"]);
+    names_told(NameWatch::All, &["__consumer_offsets", "orders", "u"]);
+}
+
+fn names_told(watch: NameWatch, told: &[&str]) {
     let mut trial = Trial::new();
     trial.metadata.pin(&"orders".into(), trial.now);
-    trial.metadata.watch_names(true, trial.now);
+    trial.metadata.watch_names(watch, trial.now);
     let request = trial.metadata.poll_request(trial.now).expect("at once");
     let mut writer = Writer::new();
     let version = VERSION;
@@ -262,9 +267,10 @@ fn the_names_of_all_topics_are_told_while_they_are_watched() {
     let body = Bytes::from(writer.into_bytes());
     let answer = Answer { version, body, broker: Rc::from("a:1"), throttle: Rc::default() };
     assert!(trial.answer(request.token, Ok(answer)));
-    assert_eq!(trial.metadata.names().unwrap()[..], ["orders".into(), "u".into()]);
+    let names = trial.metadata.names().unwrap();
+    assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), told);
     assert!(!trial.metadata.cluster().topics.contains_key("u"), "only what is wanted is kept");
-    trial.metadata.watch_names(false, trial.now);
+    trial.metadata.watch_names(NameWatch::Off, trial.now);
     assert_eq!(trial.metadata.names(), None);
 }
 
@@ -387,4 +393,28 @@ fn however_short_the_age_there_is_a_pause_between_two_questions() {
     assert_eq!(trial.asked(), None, "80 ms at least");
     trial.wait(42);
     assert!(trial.asked().is_some(), "120 ms at most");
+}
+
+#[test]
+fn names_are_looked_up_for_so_long_and_once_one_is_known_for_ever() {
+    let dns = || -> Reply {
+        let error = Error::new(ErrorKind::Dns, "cannot resolve `b`");
+        Err(LinkFault { error, written: false })
+    };
+    for (limit, ends) in [("0", false), ("5000", true)] {
+        let mut trial = Trial::with(&format!("bootstrap.resolve.timeout.ms={limit}"));
+        let mut note = |after: u64, reply: &Reply| {
+            trial.now += Duration::from_millis(after);
+            trial.metadata.note_reply(reply, trial.now).is_some()
+        };
+        assert!(!note(0, &dns()));
+        assert!(!note(4999, &dns()));
+        assert_eq!(note(1, &dns()), ends, "{limit}");
+    }
+    let mut trial = Trial::with("bootstrap.resolve.timeout.ms=5000");
+    assert!(trial.metadata.note_reply(&dns(), trial.now).is_none());
+    // Nobody answered there; the name was known all the same.
+    assert!(trial.metadata.note_reply(&fault(), trial.now).is_none());
+    trial.wait(60_000);
+    assert!(trial.metadata.note_reply(&dns(), trial.now).is_none());
 }
