@@ -310,7 +310,7 @@ fn header_of_a_chain_equals_that_of_one_buffer() {
         span.add(record.timestamp);
     }
     let (header, head) = first.split_first_chunk_mut::<HEADER_LEN>().unwrap();
-    let body_crc = crc::of_chain([&head[..], &second]);
+    let body_crc = crc::append(crc::of(head), &second);
     seal(header, &BatchSeal::default(), &span, head.len() + second.len(), body_crc).unwrap();
     assert_eq!([first, second].concat(), whole);
 }

@@ -64,7 +64,13 @@ impl Topic {
     fn fill(&self, partition: usize) {
         let memory = Memory::new(1 << 20);
         let manners = Manners::Queue;
-        let mut room = Room { memory: &memory, batch_bytes: 1000, granted: &mut None, manners };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes: 1000,
+            check_from: usize::MAX,
+            granted: &mut None,
+            manners,
+        };
         let opening = Opening { next_id: &|| 1, now: &Instant::now, list: &|| {}, stay: true };
         let record = (&Record::to("t").value("v"), 5);
         self.slots[partition]

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ottla_protocol::record::{BatchError, BatchSpan, HEADER_LEN, NewRecord};
 
+use super::checksum::Checksum;
 use super::memory::{CHUNK_MIN, Chunk, Memory};
 use crate::record::{Header, Record};
 use crate::state::completion::{Completion, Times};
@@ -17,6 +18,7 @@ pub(crate) struct OpenBatch {
     pub(crate) chunks: Vec<Chunk>,
     /// Bytes of all records.
     pub(crate) body_len: usize,
+    pub(crate) checksum: Checksum,
     pub(crate) times: Times,
     /// When its first record came: what its delivery timeout counts from.
     pub(crate) opened_at: Instant,
@@ -41,6 +43,8 @@ pub(crate) struct Room<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     /// `batch.size`.
     pub(crate) batch_bytes: usize,
+    /// Records of so many bytes are checked as they are written.
+    pub(crate) check_from: usize,
     /// A chunk that the caller waited for. It stays with the caller until it is taken: to hand it on
     /// costs every record the moving of one that as a rule is not there.
     pub(crate) granted: &'a mut Option<Chunk>,
@@ -84,6 +88,7 @@ impl OpenBatch {
             span: BatchSpan::new(timestamp),
             chunks: Vec::with_capacity(5),
             body_len: 0,
+            checksum: Checksum::default(),
             times: Times::default(),
             opened_at,
         }
@@ -123,15 +128,13 @@ impl OpenBatch {
         let Some(chunk) = self.chunks.last_mut() else { return Err(Refusal::Full) };
         self.body_len += measured.encode(&mut chunk.data);
         super::ahead::prefetch(&chunk.data, chunk.room());
+        if len >= room.check_from {
+            self.checksum.cover(self.chunks.iter().map(AsRef::as_ref));
+        }
         self.span.add(timestamp);
         let index = u32::try_from(offset_delta).unwrap_or(0);
         self.times.push(index, timestamp);
         Ok(index)
-    }
-
-    /// Slices of the records.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.chunks.iter().map(AsRef::as_ref)
     }
 }
 
@@ -160,8 +163,13 @@ mod tests {
     #[test]
     fn a_batch_is_full_at_its_size_and_takes_one_larger_record_alone() {
         let memory = Memory::new(1 << 20);
-        let mut room =
-            Room { memory: &memory, batch_bytes: 203, granted: &mut None, manners: Manners::Queue };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes: 203,
+            check_from: 500,
+            granted: &mut None,
+            manners: Manners::Queue,
+        };
         let open = || OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let mut batch = open();
         let value = [7; 60];
@@ -183,8 +191,13 @@ mod tests {
     fn a_full_batch_takes_few_chunks_and_no_more_than_its_size() {
         let memory = Memory::new(1 << 20);
         let batch_bytes = 256 * 1024;
-        let mut room =
-            Room { memory: &memory, batch_bytes, granted: &mut None, manners: Manners::Queue };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes,
+            check_from: 500,
+            granted: &mut None,
+            manners: Manners::Queue,
+        };
         let mut batch = OpenBatch::new(Completion::new(1, &"t".into(), 0), 5, Instant::now());
         let value = [7; 1000];
         let record = Record::to("t").value(&value);
@@ -200,6 +213,7 @@ mod tests {
         let mut room = Room {
             memory: &memory,
             batch_bytes: 1 << 20,
+            check_from: usize::MAX,
             granted: &mut None,
             manners: Manners::Queue,
         };

@@ -6,6 +6,7 @@
 
 mod ahead;
 pub(crate) mod batch;
+pub(crate) mod checksum;
 mod intake;
 pub(crate) mod memory;
 pub(crate) mod slot;
@@ -18,9 +19,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use ottla_protocol::record::HEADER_LEN;
+use ottla_protocol::record::{Compression, HEADER_LEN};
 
 use self::batch::{Manners, Refusal, Room, record_len_max};
+use self::checksum::CHECK_FROM;
 use self::memory::{Chunk, Memory};
 use self::slot::{News, Opening, Slot};
 use self::staging::{Staged, Staging};
@@ -77,6 +79,7 @@ pub(crate) struct Unreported {
 #[derive(Debug)]
 pub(crate) struct Accumulator {
     batch_bytes: usize,
+    check_from: usize,
     record_bytes_max: usize,
     rules: Rules,
     pub(crate) memory: Arc<Memory>,
@@ -100,6 +103,11 @@ impl Accumulator {
     pub(crate) fn new(config: &ProducerConfig, wake: Arc<Wake>) -> Arc<Self> {
         Arc::new(Self {
             batch_bytes: config.batch_bytes,
+            // Of a batch that is compressed other bytes are sent.
+            check_from: match config.codec.compression() {
+                Compression::None => CHECK_FROM,
+                _ => usize::MAX,
+            },
             record_bytes_max: config.request_bytes_max.min(config.memory_bytes),
             rules: config.rules.clone(),
             memory: Memory::new(config.memory_bytes),
@@ -153,7 +161,13 @@ impl Accumulator {
     }
 
     const fn room<'a>(&'a self, granted: &'a mut Option<Chunk>, manners: Manners) -> Room<'a> {
-        Room { memory: &self.memory, batch_bytes: self.batch_bytes, granted, manners }
+        Room {
+            memory: &self.memory,
+            batch_bytes: self.batch_bytes,
+            check_from: self.check_from,
+            granted,
+            manners,
+        }
     }
 
     #[inline]

@@ -205,8 +205,13 @@ mod tests {
     #[test]
     fn a_batch_is_listed_before_others_can_write_into_it() {
         let memory = Memory::new(1 << 20);
-        let mut room =
-            Room { memory: &memory, batch_bytes: 200, granted: &mut None, manners: Manners::Queue };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes: 200,
+            check_from: usize::MAX,
+            granted: &mut None,
+            manners: Manners::Queue,
+        };
         let slot = Slot::new(0, &"t".into(), 0);
         let listed = Cell::new(0);
         let list = || {

@@ -164,6 +164,7 @@ mod tests {
         let mut room = Room {
             memory: &memory,
             batch_bytes: 1000,
+            check_from: usize::MAX,
             granted: &mut None,
             manners: Manners::Queue,
         };

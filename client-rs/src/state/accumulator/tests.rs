@@ -53,7 +53,8 @@ fn values(topic: &TopicFace, partition: usize) -> Vec<String> {
 }
 
 fn batch_values(batch: &OpenBatch) -> Vec<String> {
-    let body: Bytes = batch.slices().collect::<Vec<_>>().concat().into();
+    let body: Bytes =
+        batch.chunks.iter().map(AsRef::as_ref).collect::<Vec<&[u8]>>().concat().into();
     let mut header = [0; HEADER_LEN];
     seal(&mut header, &BatchSeal::default(), &batch.span, body.len(), crc::of(&body)).unwrap();
     let header = BatchHeader::parse(&header).unwrap();

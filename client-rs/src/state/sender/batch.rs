@@ -6,12 +6,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use ottla_protocol::record::{
     Attributes, BatchError, BatchHeader, BatchSeal, BatchSpan, Codec, Compression, HEADER_LEN,
-    RecordIter, crc, seal,
+    RecordIter, seal,
 };
 
 use crate::error::{Error, Outcome};
 use crate::record::{Header, Record};
 use crate::state::accumulator::batch::{Manners, OpenBatch, Refusal, Room};
+use crate::state::accumulator::checksum::Checksum;
 use crate::state::accumulator::memory::{Memory, Written};
 use crate::state::completion::{Completion, Forward, Times};
 
@@ -59,7 +60,7 @@ pub(crate) struct Batch {
     /// The memory that these are in.
     chunks: Vec<Written>,
     body_len: usize,
-    body_crc: u32,
+    checksum: Checksum,
     codec: Codec,
     /// Bytes of the records before compression.
     raw_len: usize,
@@ -78,7 +79,6 @@ pub(crate) struct Batch {
 impl Batch {
     /// Takes over what was written.
     pub(crate) fn new(open: OpenBatch) -> Self {
-        let body_crc = crc::of_chain(open.slices());
         let chunks: Vec<Written> = open.chunks.into_iter().map(Written::new).collect();
         Self {
             completion: open.completion,
@@ -88,7 +88,7 @@ impl Batch {
             body: chunks.iter().cloned().map(Bytes::from_owner).collect(),
             chunks,
             body_len: open.body_len,
-            body_crc,
+            checksum: open.checksum,
             codec: Codec::default(),
             raw_len: open.body_len,
             header: Bytes::new(),
@@ -140,7 +140,7 @@ impl Batch {
         // Enough to be written anew as it was, should it have to be parted.
         let mut left = packed.capacity().max(self.raw_len);
         self.body_len = packed.len();
-        self.body_crc = crc::of(&packed);
+        self.checksum = Checksum::default();
         self.codec = codec;
         let chunk = memory.uncharged(packed);
         for old in self.chunks.drain(..) {
@@ -163,7 +163,8 @@ impl Batch {
             fields.base_sequence = sequence.base;
         }
         let mut header = [0; HEADER_LEN];
-        seal(&mut header, &fields, &self.span, self.body_len, self.body_crc)?;
+        let body_crc = self.checksum.cover(self.body.iter().map(AsRef::as_ref));
+        seal(&mut header, &fields, &self.span, self.body_len, body_crc)?;
         self.header = Bytes::copy_from_slice(&header);
         self.sequence = sequence;
         Ok(())
@@ -247,7 +248,13 @@ impl Batch {
                     open
                 });
                 let manners = Manners::Granted;
-                let mut room = Room { memory, batch_bytes: usize::MAX, granted, manners };
+                let mut room = Room {
+                    memory,
+                    batch_bytes: usize::MAX,
+                    check_from: usize::MAX,
+                    granted,
+                    manners,
+                };
                 let index: Result<u32, Refusal> = open.append(&again, record.timestamp, &mut room);
                 forward.push(&completion, index.ok()?);
             }
@@ -294,6 +301,7 @@ mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests start their virtual time somewhere")]
 
     use super::*;
+    use crate::state::accumulator::checksum::CHECK_FROM;
     use crate::state::accumulator::memory::CHUNK_MIN;
 
     /// A batch of these records, in a budget of two chunks.
@@ -303,7 +311,13 @@ mod tests {
         let first = records.first().map_or(0, |&(_, timestamp)| timestamp);
         let mut open = OpenBatch::new(completion, first, Instant::now());
         let (granted, manners) = (&mut None, Manners::Queue);
-        let mut room = Room { memory: &memory, batch_bytes: usize::MAX, granted, manners };
+        let mut room = Room {
+            memory: &memory,
+            batch_bytes: usize::MAX,
+            check_from: CHECK_FROM,
+            granted,
+            manners,
+        };
         for (value, timestamp) in records {
             open.append(&Record::to("t").value(value), *timestamp, &mut room).unwrap();
         }
@@ -328,11 +342,29 @@ mod tests {
     }
 
     fn values(batch: &Batch) -> Vec<(Vec<u8>, i64)> {
+        let bytes = batch.pieces().concat();
+        ottla_protocol::record::Batch::parse(&bytes).unwrap().verify_crc().unwrap();
         let header = BatchHeader::parse(&batch.header).unwrap();
         let body = batch.body.concat();
         let plain = batch.codec.compression().decompress(&body, batch.raw_len).unwrap();
         let records = RecordIter::new(&header, &plain).map(Result::unwrap);
         records.map(|record| (record.value.unwrap().to_vec(), record.timestamp)).collect()
+    }
+
+    #[test]
+    fn small_and_large_records_in_any_order_have_one_checksum() {
+        let noise = noise(3000);
+        let lens = [100, 600, 3, 3000, CHECK_FROM, 2000, 100, 1];
+        for first in 0..lens.len() {
+            let sent = lens.iter().cycle().skip(first).take(4 * lens.len());
+            let sent: Vec<(&[u8], i64)> = sent.map(|&len| (&noise[..len], 1)).collect();
+            let (mut batch, _memory) = batch(&sent);
+            assert!(batch.chunks.len() > 1, "records lie in more than one chunk");
+            for sequence in [None, Some(Sequence { producer_id: 7, epoch: 1, base: 3 })] {
+                batch.seal(sequence).unwrap();
+                assert_eq!(values(&batch).len(), sent.len(), "sealed anew it is the same");
+            }
+        }
     }
 
     #[test]

@@ -61,6 +61,7 @@ impl Trial {
         let mut room = Room {
             memory: &self.memory,
             batch_bytes: usize::MAX,
+            check_from: usize::MAX,
             granted: &mut None,
             manners: Manners::Queue,
         };
