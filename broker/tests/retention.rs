@@ -37,6 +37,27 @@ fn quick(dir: &Path) -> BrokerConfig {
     .fold(BrokerConfig::new().data_dir(dir), set)
 }
 
+fn start(config: BrokerConfig) -> (Broker, Client) {
+    let broker = Broker::start(config).expect("a broker");
+    let client = Client::connect(broker.address());
+    (broker, client)
+}
+
+/// The program on this folder, which may be killed.
+fn start_program(data: &Path) -> (Program, Client) {
+    let program = Program::start(&["--data", data.to_str().expect("text")]);
+    let client = Client::connect(program.address);
+    (program, client)
+}
+
+/// The same on a new folder, with three records in `orders`.
+fn with_three_orders(data: &Path) -> (Program, Client) {
+    let (program, mut client) = start_program(data);
+    client.create("orders");
+    client.produce("orders", &["a", "b", "c"]);
+    (program, client)
+}
+
 fn create(client: &mut Client, name: &str, configs: &[(&str, &str)]) {
     let configs =
         configs.iter().map(|(name, value)| CreatableTopicConfig { name, value: Some(value) });
@@ -98,8 +119,7 @@ fn delete_records(client: &mut Client, topic: &str, offset: i64) -> Result<i64, 
 #[test]
 fn records_older_than_their_topic_allows_go_also_from_the_active_segment() {
     let dir = tempfile::tempdir().expect("a folder");
-    let broker = Broker::start(quick(dir.path())).expect("a broker");
-    let mut client = Client::connect(broker.address());
+    let (_broker, mut client) = start(quick(dir.path()));
     create(&mut client, "kept", &[]);
     create(&mut client, "old", &[("retention.ms", "3600000")]);
     // Their time is of 1970.
@@ -127,8 +147,7 @@ fn records_older_than_their_topic_allows_go_also_from_the_active_segment() {
 #[test]
 fn a_partition_keeps_no_more_bytes_than_its_topic_allows() {
     let dir = tempfile::tempdir().expect("a folder");
-    let broker = Broker::start(quick(dir.path())).expect("a broker");
-    let mut client = Client::connect(broker.address());
+    let (broker, mut client) = start(quick(dir.path()));
     create(&mut client, "orders", &[("retention.bytes", "1000000")]);
     let long = "s".repeat(400_000);
     for _ in 0..9 {
@@ -138,16 +157,14 @@ fn a_partition_keeps_no_more_bytes_than_its_topic_allows() {
     until(&6, || client.list_offset("orders", EARLIEST));
     assert_eq!(client.fetch("orders", 6)[0].len(), long.len());
     broker.stop(Duration::from_mins(1)).expect("a clean stop");
-    let broker = Broker::start(quick(dir.path())).expect("a broker");
-    let mut client = Client::connect(broker.address());
+    let (_broker, mut client) = start(quick(dir.path()));
     assert_eq!(client.list_offset("orders", EARLIEST), 6);
 }
 
 #[test]
 fn logs_that_nobody_uses_are_looked_at_too() {
     let dir = tempfile::tempdir().expect("a folder");
-    let broker = Broker::start(quick(dir.path())).expect("a broker");
-    let mut client = Client::connect(broker.address());
+    let (broker, mut client) = start(quick(dir.path()));
     create(&mut client, "orders", &[]);
     client.produce("orders", &["a"]);
     broker.stop(Duration::from_mins(1)).expect("a clean stop");
@@ -160,12 +177,7 @@ fn logs_that_nobody_uses_are_looked_at_too() {
 #[test]
 fn deleted_records_stay_deleted_after_a_crash() {
     let dir = tempfile::tempdir().expect("a folder");
-    let data = dir.path().join("data");
-    let text = data.to_str().expect("text");
-    let program = Program::start(&["--data", text]);
-    let mut client = Client::connect(program.address);
-    client.create("orders");
-    client.produce("orders", &["a", "b", "c"]);
+    let (program, mut client) = with_three_orders(dir.path());
     client.produce("orders", &["d"]);
     assert_eq!(delete_records(&mut client, "orders", 5), Err(ErrorCode::OFFSET_OUT_OF_RANGE));
     assert_eq!(delete_records(&mut client, "orders", -2), Err(ErrorCode::OFFSET_OUT_OF_RANGE));
@@ -176,18 +188,16 @@ fn deleted_records_stay_deleted_after_a_crash() {
     assert_eq!(client.list_offset("orders", EARLIEST), 2);
     program.signal("-KILL");
     program.wait();
-    let program = Program::start(&["--data", text]);
-    let mut client = Client::connect(program.address);
+    let (program, mut client) = start_program(dir.path());
     assert_eq!(client.list_offset("orders", EARLIEST), 2);
     assert_eq!(client.list_offset("orders", 0), 2, "nor by time");
     assert_eq!(client.produce("orders", &["e"]), 4);
     assert_eq!(delete_records(&mut client, "orders", -1), Ok(5), "all that is there");
     assert_eq!(client.fetch("orders", 5), [""; 0]);
-    until(&vec!["00000000000000000005.log".to_owned()], || files(&data, "orders", ".log"));
+    until(&vec!["00000000000000000005.log".to_owned()], || files(dir.path(), "orders", ".log"));
     program.signal("-KILL");
     program.wait();
-    let program = Program::start(&["--data", text]);
-    let mut client = Client::connect(program.address);
+    let (_program, mut client) = start_program(dir.path());
     assert_eq!(client.list_offset("orders", EARLIEST), 5);
     assert_eq!(client.produce("orders", &["f"]), 5);
 }
@@ -195,12 +205,7 @@ fn deleted_records_stay_deleted_after_a_crash() {
 #[test]
 fn topic_made_anew_does_not_begin_where_its_forerunner_did() {
     let dir = tempfile::tempdir().expect("a folder");
-    let data = dir.path().join("data");
-    let text = data.to_str().expect("text");
-    let program = Program::start(&["--data", text]);
-    let mut client = Client::connect(program.address);
-    client.create("orders");
-    client.produce("orders", &["a", "b", "c"]);
+    let (program, mut client) = with_three_orders(dir.path());
     assert_eq!(delete_records(&mut client, "orders", 3), Ok(3));
     let topics = vec![DeleteTopicState { name: Some("orders"), ..DeleteTopicState::default() }];
     client.call(6, &DeleteTopicsRequest { topics, ..DeleteTopicsRequest::default() });
@@ -208,8 +213,7 @@ fn topic_made_anew_does_not_begin_where_its_forerunner_did() {
     assert_eq!(client.produce("orders", &["d", "e"]), 0);
     program.signal("-KILL");
     program.wait();
-    let program = Program::start(&["--data", text]);
-    let mut client = Client::connect(program.address);
+    let (_program, mut client) = start_program(dir.path());
     assert_eq!(client.fetch("orders", 0), ["d", "e"]);
 }
 

@@ -3,8 +3,8 @@
 
 mod place;
 
-use ottla_storage::{Log, LogReader};
-use place::{Draft, Place, append, on_both};
+use ottla_storage::LogReader;
+use place::{Draft, Place, append, drafts, filled, layouts, on_both};
 use proptest::prelude::*;
 
 /// A batch as a scan from the front finds it.
@@ -15,29 +15,6 @@ struct Scanned {
     size: u64,
     base: i64,
     last: i64,
-}
-
-/// A log of these batches in small segments, opened again in one of three ways.
-fn filled(batches: &[(Vec<i64>, usize)], sizes: (u64, u64), reopen: u8) -> (Place, Log) {
-    let place = Place::in_memory().with(|config| {
-        (config.segment_bytes, config.index_interval_bytes) = sizes;
-    });
-    let mut log = place.clean();
-    for (times, value_len) in batches {
-        append(&mut log, &Draft::at(times).value_len(*value_len));
-    }
-    let log = match reopen {
-        0 => log,
-        1 => {
-            log.close().expect("closed");
-            place.clean()
-        }
-        _ => {
-            drop(log);
-            place.after_crash().0
-        }
-    };
-    (place, log)
 }
 
 fn scan(place: &Place) -> Vec<Scanned> {
@@ -86,24 +63,17 @@ proptest! {
 
     #[test]
     fn offsets_are_found_as_a_scan_finds_them_without_a_long_walk(
-        batches in prop::collection::vec(
-            (prop::collection::vec(0_i64..200, 1..5), 0_usize..300),
-            1..60,
-        ),
-        segment in 500_u64..6000,
-        interval in 0_u64..2000,
-        reopen in 0_u8..3,
+        batches in drafts(),
+        layout in layouts(),
     ) {
-        let (place, log) = filled(&batches, (segment, interval), reopen);
-        offsets_are_found(&log.reader(), &scan(&place), interval);
+        let (place, log) = filled(&batches, layout);
+        offsets_are_found(&log.reader(), &scan(&place), layout.index_interval_bytes);
     }
 
     #[test]
     fn times_are_found_as_a_scan_finds_them_without_a_long_walk(
         batches in prop::collection::vec((1_i64..50, 1_usize..4, 0_usize..300), 1..60),
-        segment in 500_u64..6000,
-        interval in 0_u64..2000,
-        reopen in 0_u8..3,
+        layout in layouts(),
     ) {
         // Each record is newer than all before it, as a producer's clock has it.
         let mut now = 0;
@@ -116,9 +86,9 @@ proptest! {
                 (times, len)
             })
             .collect();
-        let (place, log) = filled(&dated, (segment, interval), reopen);
+        let (place, log) = filled(&dated, layout);
         let (reader, scanned) = (log.reader(), scan(&place));
-        let most = interval + 2 * largest(&scanned);
+        let most = layout.index_interval_bytes + 2 * largest(&scanned);
         for timestamp in 0..=now {
             let lookup = reader.locate_time(timestamp).expect("read").expect("there");
             let found = lookup.found.expect("there");

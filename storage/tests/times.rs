@@ -5,7 +5,7 @@ mod place;
 
 use ottla_protocol::record::Compression;
 use ottla_storage::{LogReader, Opening, ReadError, TimedOffset};
-use place::{Draft, NOW, Place, append, append_in, on_both};
+use place::{Draft, NOW, append, append_in, drafts, filled, layouts, on_both};
 use proptest::prelude::*;
 
 fn offset_for(reader: &LogReader, timestamp: i64) -> Option<(i64, i64)> {
@@ -108,48 +108,18 @@ fn records_without_a_time_are_passed_over() {
     });
 }
 
-fn small(segment: u64, interval: u64) -> Place {
-    Place::in_memory().with(|config| {
-        config.segment_bytes = segment;
-        config.index_interval_bytes = interval;
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With sparse indexes over several segments, sealed and active, in memory and from files.
     #[test]
-    fn lookups_equal_a_linear_scan(
-        batches in prop::collection::vec(
-            (prop::collection::vec(0_i64..200, 1..5), 0_usize..300),
-            1..60,
-        ),
-        segment in 500_u64..6000,
-        interval in 0_u64..2000,
-        reopen in 0_u8..3,
-    ) {
-        let place = small(segment, interval);
-        let mut log = place.clean();
-        let mut records = Vec::new();
-        let mut bases = Vec::new();
-        for (times, value_len) in &batches {
-            let appended = append(&mut log, &Draft::at(times).value_len(*value_len));
-            let offsets = appended.base_offset..;
-            records.extend(offsets.zip(times.iter().copied()));
-            bases.push(appended.base_offset);
-        }
-        let log = match reopen {
-            0 => log,
-            1 => {
-                log.close().expect("closed");
-                place.clean()
-            }
-            _ => {
-                drop(log);
-                place.after_crash().0
-            }
-        };
+    fn lookups_equal_a_linear_scan(batches in drafts(), layout in layouts()) {
+        let (_place, log) = filled(&batches, layout);
+        let times = batches.iter().flat_map(|(times, _)| times.iter().copied());
+        let records: Vec<(i64, i64)> = (0..).zip(times).collect();
+        let counts = batches.iter().map(|(times, _)| i64::try_from(times.len()).expect("small"));
+        let bases: Vec<i64> = counts
+            .scan(0, |next, count| Some(std::mem::replace(next, *next + count)))
+            .collect();
         let reader = log.reader();
         for &(offset, _) in &records {
             let range = reader.read(offset, 1, i64::MAX, true).expect("in range");

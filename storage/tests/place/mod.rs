@@ -14,6 +14,7 @@ use ottla_storage::{
     Appended, DiskFiles, Files, Incoming, Log, LogConfig, LogReader, MemoryFiles, OpenReport,
     Opening, Origin,
 };
+use proptest::prelude::*;
 
 pub(crate) const NOW: i64 = 1_700_000_000_000;
 pub(crate) const TOPIC_ID: Uuid = Uuid([7; 16]);
@@ -161,6 +162,62 @@ impl Draft {
 }
 
 /// Appends one batch that must pass.
+/// Batches of any records: the times in each, and how long its values are.
+pub(crate) fn drafts() -> impl Strategy<Value = Vec<(Vec<i64>, usize)>> {
+    prop::collection::vec((prop::collection::vec(0_i64..200, 1..5), 0_usize..300), 1..60)
+}
+
+/// How such a log lies on its disk, and is opened again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) segment_bytes: u64,
+    pub(crate) index_interval_bytes: u64,
+    pub(crate) reopen: Reopen,
+}
+
+/// How a log is opened again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reopen {
+    Never,
+    Closed,
+    AfterCrash,
+}
+
+/// Several small segments with sparse indexes, sealed and active, from memory and from files.
+pub(crate) fn layouts() -> impl Strategy<Value = Layout> {
+    let reopen = prop_oneof![Just(Reopen::Never), Just(Reopen::Closed), Just(Reopen::AfterCrash)];
+    let all = (500_u64..6000, 0_u64..2000, reopen);
+    all.prop_map(|(segment_bytes, index_interval_bytes, reopen)| Layout {
+        segment_bytes,
+        index_interval_bytes,
+        reopen,
+    })
+}
+
+/// A log of these batches, laid out so.
+pub(crate) fn filled(batches: &[(Vec<i64>, usize)], layout: Layout) -> (Place, Log) {
+    let place = Place::in_memory().with(|config| {
+        config.segment_bytes = layout.segment_bytes;
+        config.index_interval_bytes = layout.index_interval_bytes;
+    });
+    let mut log = place.clean();
+    for (times, value_len) in batches {
+        append(&mut log, &Draft::at(times).value_len(*value_len));
+    }
+    let log = match layout.reopen {
+        Reopen::Never => log,
+        Reopen::Closed => {
+            log.close().expect("closed");
+            place.clean()
+        }
+        Reopen::AfterCrash => {
+            drop(log);
+            place.after_crash().0
+        }
+    };
+    (place, log)
+}
+
 pub(crate) fn append(log: &mut Log, draft: &Draft) -> Appended {
     append_in(log, draft, 0)
 }
