@@ -1,6 +1,6 @@
 //! Reading ahead: which partitions to ask whom for, from where, and how much.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -215,6 +215,8 @@ pub(crate) struct Fetcher {
     parts: Parts,
     desk: Desk,
     lanes: BTreeMap<i32, Lanes>,
+    /// Brokers that the cluster has no more, and of which something is still known here.
+    gone: BTreeSet<i32>,
     /// Where the search for a broker to ask begins: behind the one that was asked last.
     next_broker: i32,
     /// Below how many bytes a partition is asked for, and for how many, when that was last looked at.
@@ -241,6 +243,7 @@ impl Fetcher {
             parts: Parts::default(),
             desk: Desk::default(),
             lanes: BTreeMap::new(),
+            gone: BTreeSet::new(),
             next_broker: 0,
             terms: (0, 0),
             in_flight: HashMap::default(),

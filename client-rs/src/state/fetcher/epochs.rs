@@ -63,6 +63,8 @@ impl Fetcher {
             }
             part.turns_to_check(leader);
         }
+        let known = self.lanes.keys().copied();
+        self.gone = known.filter(|&node| !leaders.has_broker(node)).collect();
         self.touch_all();
     }
 

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use super::parts::{Asked, Part};
+use super::parts::{Asked, Lanes, Part};
 use super::{FetchEvent, Fetcher, Leaders, Place};
 use crate::record::TopicPartition;
 
@@ -52,6 +52,19 @@ impl Fetcher {
         while let Some(partition) = self.desk.news.pop_first() {
             self.sort_one(&partition, leaders, now);
         }
+        self.forget_gone();
+    }
+
+    /// Keeps nothing of brokers that the cluster has no more, once nothing is awaited of them.
+    fn forget_gone(&mut self) {
+        let lanes = &mut self.lanes;
+        self.gone.retain(|node| {
+            let used = lanes.get(node).is_some_and(Lanes::is_used);
+            if !used {
+                lanes.remove(node);
+            }
+            used
+        });
     }
 
     fn sort_one(&mut self, partition: &TopicPartition, leaders: &impl Leaders, now: Instant) {

@@ -102,6 +102,11 @@ impl Lanes {
         self.retry_at.is_none_or(|retry_at| retry_at <= now)
     }
 
+    /// Whether an answer is awaited, or something is to be asked for.
+    pub(super) fn is_used(&self) -> bool {
+        self.main.is_some() || self.spare.is_some() || self.has_any()
+    }
+
     /// Whether a main fetch would ask for anything.
     pub(super) fn has_any(&self) -> bool {
         self.standing > 0 || !self.ready.is_empty() || !self.urgent.is_empty()

@@ -98,3 +98,20 @@ fn the_choice_is_made_anew_once_it_is_as_old_as_metadata_may_be() {
     bench.answer(token, vec![fetched(0, batch(42, 2))]);
     assert_eq!(asked(&mut bench).1, 1, "the leader may know a nearer one by now");
 }
+
+#[test]
+fn nothing_is_kept_of_a_broker_that_the_cluster_has_no_more_once_it_has_answered() {
+    let mut bench = Bench::at(config(), 0..2, 7);
+    let known = |bench: &Bench| bench.fetcher.lanes.keys().copied().collect::<Vec<_>>();
+    let (mut token, mut ask) = bench.ask().unwrap();
+    for leader in 10..1_010 {
+        bench.cluster.0.values_mut().for_each(|node| *node = leader);
+        let next = bench.ask();
+        assert!(known(&bench).contains(&ask.broker), "its answer is awaited");
+        bench.answer(token, vec![fetched(0, Bytes::new()), fetched(1, Bytes::new())]);
+        (token, ask) = next.or_else(|| bench.ask()).unwrap();
+        let cluster = bench.cluster.clone();
+        bench.fetcher.sort_news(&cluster, bench.now);
+        assert_eq!((ask.broker, known(&bench)), (leader, vec![leader]));
+    }
+}
