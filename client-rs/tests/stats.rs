@@ -169,6 +169,29 @@ fn a_pause_is_kept_whatever_the_answer_is_about_that_asks_for_it() {
 }
 
 #[test]
+fn a_pause_is_kept_that_the_first_answer_of_a_connection_asks_for() {
+    within_limit(|| {
+        let stage = Stage::start(1);
+        let pause = Duration::from_millis(300);
+        stage.with(|world| {
+            world.logs.insert(0, stage::pieces("0..9", world.epoch));
+            world.share = vec![0];
+            world.act(ApiKey::ApiVersions, 1, stage::Act::Throttle(pause));
+        });
+        let consumer = member(&stage.bootstrap(), stage::TOPIC, &[]);
+        let events = consumer.events();
+        assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 0);
+        let told = std::iter::from_fn(|| events.try_next());
+        let told = told.filter(|event| matches!(event, Event::Throttled { .. })).count();
+        assert_eq!((told, consumer.stats().throttled_ms), (1, 300));
+        stage.with(|world| {
+            assert_eq!(world.impatient, [""; 0], "asked before the time was over");
+        });
+        consumer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
 fn a_pause_that_a_broker_asks_for_is_added_up() {
     within_limit(|| {
         let broker = ScriptedBroker::start(Script::default());

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use ottla_protocol::ApiKey;
@@ -12,7 +13,7 @@ use ottla_protocol::ApiKey;
 use super::client::{Client, Owner};
 use super::clock;
 use crate::error::{Error, ErrorKind};
-use crate::state::machine::{Lane, LinkFault, Request};
+use crate::state::machine::{Lane, LinkFault, Request, Throttle};
 
 mod handshake;
 mod serving;
@@ -170,15 +171,16 @@ pub(crate) async fn run(link: Rc<Link>, client: Weak<Client>) {
         let Some(owner) = client.upgrade().filter(|_| !link.closed.get()) else { return };
         // As it is known now: when it has answered, the cluster may be looked for anew.
         let name = owner.name_of(link.key.peer);
-        let opened = until_closed(&link, handshake::open(&link, &owner)).await;
         let vitals = owner.shared_vitals();
+        let throttle = Rc::new(Throttle::new(Arc::clone(&vitals)));
+        let opened = until_closed(&link, handshake::open(&link, &owner, &throttle)).await;
         drop(owner);
         let fault = match opened {
             None => return,
             Some(Ok((wire, versions))) => {
                 link.ready.set(true);
                 vitals.note_connected(&name, clock::now());
-                let serving = Serving::new(&link, &client, wire, versions);
+                let serving = Serving::new(&link, &client, wire, versions, throttle);
                 let fault = serving.run().await;
                 let error = fault.as_ref().map(|fault| fault.error.clone().with_broker(&name));
                 vitals.note_ended(&name, error, clock::now());

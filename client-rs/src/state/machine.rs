@@ -162,7 +162,8 @@ impl Throttle {
         Self { vitals: Some(vitals), time: Cell::default() }
     }
 
-    fn note(&self, broker: &str, throttle_time_ms: i32) {
+    /// An answer of this broker asked for such a pause, or for none.
+    pub(crate) fn note(&self, broker: &str, throttle_time_ms: i32) {
         let millis = u64::try_from(throttle_time_ms).ok().filter(|&millis| millis > 0);
         let Some(time) = millis.map(Duration::from_millis) else { return };
         self.time.set(time);

@@ -119,7 +119,11 @@ fn hello(world: &mut World, asked: &Asked<'_>) -> Vec<u8> {
         min_version: 0,
         max_version: newest(key, max_version),
     });
-    let mut response = ApiVersionsResponse { api_keys: api_keys.to_vec(), ..Default::default() };
+    let mut response = ApiVersionsResponse {
+        api_keys: api_keys.to_vec(),
+        throttle_time_ms: asked.throttle_ms(),
+        ..Default::default()
+    };
     if asked.version > newest(ApiKey::ApiVersions, APIS[0].1) {
         // As Kafka does: in version 0, with its own range alone.
         response.error_code = ErrorCode::UNSUPPORTED_VERSION;

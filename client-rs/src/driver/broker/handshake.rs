@@ -13,7 +13,7 @@ use crate::driver::client::Client;
 use crate::driver::clock::{self, Timer};
 use crate::driver::wire::Wire;
 use crate::error::{Error, ErrorKind};
-use crate::state::machine::{Body, Frame, body};
+use crate::state::machine::{Body, Frame, Throttle, body};
 use crate::state::metadata::other_cluster;
 
 /// The newest version asked in, of a broker that is told whom we take it for (KIP-1242).
@@ -21,8 +21,13 @@ const NEWEST: i16 = 5;
 /// The same where nobody is expected: version 5 has nothing more to say then.
 const NEWEST_UNCHECKED: i16 = 4;
 
-/// Connects, and asks for the broker's versions.
-pub(crate) async fn open(link: &Rc<Link>, client: &Rc<Client>) -> Result<(Wire, Versions), Error> {
+/// Connects, and asks for the broker's versions. The throttle learns of it if the broker wants to be
+/// left alone then.
+pub(crate) async fn open(
+    link: &Rc<Link>,
+    client: &Rc<Client>,
+    throttle: &Throttle,
+) -> Result<(Wire, Versions), Error> {
     let address = client.address_of(link.key.peer)?;
     let advertised = matches!(link.key.peer, Peer::Node(_));
     let wait = client.connect_timeout(link.failures.get());
@@ -30,13 +35,15 @@ pub(crate) async fn open(link: &Rc<Link>, client: &Rc<Client>) -> Result<(Wire, 
     let mut wire = Wire::new(stream);
     let expected = client.expected(link.key.peer);
     let newest = if expected.is_some() { NEWEST } else { NEWEST_UNCHECKED };
-    let told = match ask(&mut wire, client, newest, expected.as_ref()).await? {
+    let broker = client.name_of(link.key.peer);
+    let note = |millis| throttle.note(&broker, millis);
+    let told = match ask(&mut wire, client, newest, expected.as_ref(), note).await? {
         // KIP-511: the broker is older than the question, and says in version 0 what it knows.
         Told::Older(version) => {
             if expected.is_some() {
                 client.note_unchecked();
             }
-            ask(&mut wire, client, version, None).await?
+            ask(&mut wire, client, version, None, note).await?
         }
         told => told,
     };
@@ -78,6 +85,7 @@ async fn ask(
     client: &Client,
     version: i16,
     expected: Option<&(String, i32)>,
+    note_throttle: impl Fn(i32),
 ) -> Result<Told, Error> {
     let question = question(expected.cloned());
     let mut writer = Writer::new();
@@ -98,7 +106,7 @@ async fn ask(
         }
         wire.poll_frame(cx)
     });
-    read(&answer.await?, version)
+    read(&answer.await?, version, note_throttle)
 }
 
 fn question(expected: Option<(String, i32)>) -> Box<dyn Body> {
@@ -113,7 +121,7 @@ fn question(expected: Option<(String, i32)>) -> Box<dyn Body> {
     })
 }
 
-fn read(answer: &[u8], version: i16) -> Result<Told, Error> {
+fn read(answer: &[u8], version: i16, note_throttle: impl Fn(i32)) -> Result<Told, Error> {
     let decode = |version| frame::decode_response::<ApiVersionsResponse<'_>>(answer, version);
     // A broker that does not know the version answers in 0.
     let (id, response) =
@@ -125,6 +133,7 @@ fn read(answer: &[u8], version: i16) -> Result<Told, Error> {
         let text = "the broker's first answer does not fit the request";
         return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::ApiVersions));
     }
+    note_throttle(response.throttle_time_ms);
     let versions: Versions = response
         .api_keys
         .iter()

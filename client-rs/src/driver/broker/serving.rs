@@ -58,11 +58,11 @@ impl<'a> Serving<'a> {
         client: &'a Weak<Client>,
         wire: Wire,
         versions: Versions,
+        throttle: Rc<Throttle>,
     ) -> Self {
         let owner = client.upgrade();
-        let broker = owner.as_ref().map_or_else(|| Rc::from(""), |c| c.name_of(link.key.peer));
-        let throttle = owner.map(|owner| Throttle::new(owner.shared_vitals())).unwrap_or_default();
-        Self {
+        let broker = owner.map_or_else(|| Rc::from(""), |owner| owner.name_of(link.key.peer));
+        let mut serving = Self {
             link,
             client,
             wire,
@@ -72,9 +72,21 @@ impl<'a> Serving<'a> {
             unanswered: VecDeque::new(),
             unbegun: None,
             idle_since: clock::now(),
-            throttle: Rc::new(throttle),
+            throttle,
             quiet_until: None,
             timer: Timer::default(),
+        };
+        // What the broker's first answer asked for.
+        serving.keep_quiet(serving.idle_since);
+        serving
+    }
+
+    /// Writes nothing more for as long as the last answer asked for, if it did.
+    fn keep_quiet(&mut self, now: Instant) {
+        let throttle = self.throttle.take();
+        if !throttle.is_zero() {
+            // KIP-219: the broker has answered, and reads nothing more of this connection so long.
+            self.quiet_until = self.quiet_until.max(Some(now + throttle));
         }
     }
 
@@ -285,11 +297,7 @@ impl<'a> Serving<'a> {
         self.link.answered(1);
         let answer = self.answer(version, body);
         client.handle_response(open.token.owner, open.token.token, Ok(answer));
-        let throttle = self.throttle.take();
-        if !throttle.is_zero() {
-            // KIP-219: the broker has answered, and reads nothing more of this connection so long.
-            self.quiet_until = self.quiet_until.max(Some(now + throttle));
-        }
+        self.keep_quiet(now);
         Ok(())
     }
 
