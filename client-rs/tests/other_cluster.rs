@@ -5,31 +5,90 @@
 mod clients;
 mod patience;
 
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{io, thread};
 
 use clients::{options, producer};
 use ottla::{Admin, Commit, Consumer, Event, Events, Outcome, Producer, Record, TopicPartition};
 use ottla_broker::{Broker, BrokerConfig};
 use patience::{LIMIT, wait_until, within_limit};
 
-/// A cluster of its own, of one broker, on this port or any.
-fn cluster(listen: &str) -> Broker {
-    let config = BrokerConfig::new().memory().listen(listen).set("num.partitions", "1").unwrap();
-    Broker::start(config).unwrap()
+/// A cluster of its own, of one broker.
+fn cluster(more: &[(&str, &str)]) -> Broker {
+    let config = BrokerConfig::new().memory().listen("127.0.0.1:0");
+    let pairs = [("num.partitions", "1")];
+    let pairs = pairs.iter().chain(more);
+    let set = |config: BrokerConfig, (name, value): &(&str, &str)| config.set(name, value).unwrap();
+    Broker::start(pairs.fold(config, set)).unwrap()
+}
+
+/// An address that stays, at which one cluster can be after the other. It ends with the process.
+struct Address {
+    at: SocketAddr,
+    leads_to: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Address {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let leads_to = Arc::<Mutex<Option<SocketAddr>>>::default();
+        let known = Arc::clone(&leads_to);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let broker = *known.lock().unwrap();
+                // Where nobody is, a connection ends.
+                let Some(broker) = broker.and_then(|at| TcpStream::connect(at).ok()) else {
+                    continue;
+                };
+                pass_on(client.try_clone().unwrap(), broker.try_clone().unwrap());
+                pass_on(broker, client);
+            }
+        });
+        Self { at, leads_to }
+    }
+
+    /// A new cluster, which is there from now on, and tells the address as its own.
+    fn cluster(&self) -> Broker {
+        let listener = format!("PLAINTEXT://{}", self.at);
+        let broker = cluster(&[("advertised.listeners", &listener)]);
+        *self.leads_to.lock().unwrap() = Some(broker.address());
+        broker
+    }
+
+    /// The end of the cluster that was there; nobody is until the next.
+    fn leave(&self, broker: Broker) {
+        *self.leads_to.lock().unwrap() = None;
+        broker.stop(LIMIT).unwrap();
+    }
+}
+
+/// Brings what comes from one side to the other, until either ends.
+fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+    thread::spawn(move || {
+        // Whatever ends it ends both.
+        let _ends = io::copy(&mut from, &mut to);
+        for side in [from, to] {
+            let _gone = side.shutdown(Shutdown::Both);
+        }
+    });
 }
 
 /// A producer that has a record stored, whose broker then makes room for another cluster's; and
-/// what it tells.
-fn moved(more: &[(&str, &str)]) -> (Producer, Events, Broker) {
-    let ours = cluster("127.0.0.1:0");
-    let address = ours.bootstrap();
+/// what it tells. The address stays as it is.
+fn moved(more: &[(&str, &str)]) -> (Producer, Events, Broker, Address) {
+    let address = Address::new();
+    let ours = address.cluster();
     let pairs = [("retry.backoff.ms", "5"), ("reconnect.backoff.ms", "5")];
     let pairs: Vec<_> = pairs.iter().chain(more).copied().collect();
-    let producer = producer(&address, &pairs);
+    let producer = producer(&address.at.to_string(), &pairs);
     let events = producer.events();
     producer.send(&Record::to("orders").value("to us")).unwrap().wait(LIMIT).unwrap();
-    ours.stop(LIMIT).unwrap();
-    (producer, events, cluster(&address))
+    address.leave(ours);
+    let theirs = address.cluster();
+    (producer, events, theirs, address)
 }
 
 /// What is told of clusters.
@@ -45,12 +104,12 @@ fn told(events: &Events) -> Event {
 #[test]
 fn another_cluster_under_a_brokers_address_is_noticed_before_anything_is_sent_to_it() {
     within_limit(|| {
-        let (producer, events, theirs) = moved(&[]);
+        let (producer, events, theirs, address) = moved(&[]);
         let sent = producer.send(&Record::to("orders").value("to whom?")).unwrap();
         let known = match told(&events) {
             // By its answer to the first words of a connection, or by one about the cluster.
             Event::OtherCluster { broker, known, found } => {
-                assert!(broker.ends_with(&theirs.bootstrap()), "{broker}");
+                assert!(broker.ends_with(&address.at.to_string()), "{broker}");
                 assert_ne!(found.as_ref(), Some(&known));
                 known
             }
@@ -74,7 +133,7 @@ fn another_cluster_under_a_brokers_address_is_noticed_before_anything_is_sent_to
 #[test]
 fn in_another_cluster_a_producer_does_not_go_on_under_an_id_that_is_another_producers() {
     within_limit(|| {
-        let (moved, _, theirs) = moved(&[]);
+        let (moved, _, theirs, _) = moved(&[]);
         let native = producer(&theirs.bootstrap(), &[]);
         let record = Record::to("orders").value("one");
         native.send(&record).unwrap().wait(LIMIT).unwrap();
@@ -95,11 +154,9 @@ fn in_another_cluster_a_producer_does_not_go_on_under_an_id_that_is_another_prod
 #[test]
 fn records_do_not_go_to_another_cluster_whose_address_is_advertised() {
     within_limit(|| {
-        let theirs = cluster("127.0.0.1:0");
+        let theirs = cluster(&[]);
         let advertised = format!("PLAINTEXT://{}", theirs.bootstrap());
-        let config = BrokerConfig::new().memory().set("num.partitions", "1").unwrap();
-        let config = config.set("advertised.listeners", &advertised).unwrap();
-        let ours = Broker::start(config.listen("127.0.0.1:0")).unwrap();
+        let ours = cluster(&[("advertised.listeners", &advertised)]);
         let pairs = [("linger.ms", "0"), ("retry.backoff.ms", "5"), ("reconnect.backoff.ms", "5")];
         let producer = producer(&ours.address().to_string(), &pairs);
         let events = producer.events();
@@ -139,7 +196,7 @@ fn nor_does_a_client_check_that_never_looks_for_the_cluster_anew() {
 
 fn whoever_answers_is_taken(option: &'static str, value: &'static str) {
     within_limit(move || {
-        let (producer, events, theirs) = moved(&[(option, value)]);
+        let (producer, events, theirs, _) = moved(&[(option, value)]);
         let sent = producer.send(&Record::to("orders").value("to anyone")).unwrap();
         assert_eq!(sent.wait(LIMIT).unwrap().offset, 0);
         producer.close(LIMIT).unwrap();
@@ -156,10 +213,11 @@ fn whoever_answers_is_taken(option: &'static str, value: &'static str) {
 #[test]
 fn a_consumer_whose_cluster_is_another_all_at_once_reads_that_one_from_its_beginning() {
     within_limit(|| {
-        let ours = cluster("127.0.0.1:0");
-        let address = ours.bootstrap();
+        let address = Address::new();
+        let ours = address.cluster();
+        let bootstrap = address.at.to_string();
         let fill = |values: &[&str]| {
-            let producer = producer(&address, &[]);
+            let producer = producer(&bootstrap, &[]);
             for value in values {
                 producer.send(&Record::to("orders").value(value)).unwrap().wait(LIMIT).unwrap();
             }
@@ -172,7 +230,7 @@ fn a_consumer_whose_cluster_is_another_all_at_once_reads_that_one_from_its_begin
             ("retry.backoff.ms", "5"),
             ("reconnect.backoff.ms", "5"),
         ];
-        let consumer = Consumer::new(&options(&address, &pairs)).unwrap();
+        let consumer = Consumer::new(&options(&bootstrap, &pairs)).unwrap();
         let events = consumer.events();
         consumer.subscribe(&["orders"]).unwrap();
         let next = || loop {
@@ -189,8 +247,8 @@ fn a_consumer_whose_cluster_is_another_all_at_once_reads_that_one_from_its_begin
             assert_eq!(next(), value);
         }
         consumer.commit(Commit::Finished, LIMIT).unwrap();
-        ours.stop(LIMIT).unwrap();
-        let theirs = cluster(&address);
+        address.leave(ours);
+        let theirs = address.cluster();
         fill(&["x", "y"]);
         let part = TopicPartition::new("orders", 0);
         let parts = std::slice::from_ref(&part);
