@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::engine::fenced;
 use super::face::{Command, CommittedOffsets, Marks};
@@ -47,6 +47,19 @@ impl OffsetAndMetadata {
         Self { offset, ..Self::default() }
     }
 
+    /// Why it cannot be committed for that partition, if it cannot.
+    pub(crate) fn fault(&self, partition: &TopicPartition) -> Option<Error> {
+        let fault = if self.offset < 0 {
+            format!("{} is no offset of {partition}", self.offset)
+        } else if self.metadata.len() > METADATA_BYTES_MAX {
+            let bytes = self.metadata.len();
+            format!("{bytes} bytes of metadata for {partition}: {METADATA_BYTES_MAX} at most")
+        } else {
+            return None;
+        };
+        Some(Error::new(ErrorKind::InvalidArgument, fault))
+    }
+
     /// The same with a text beside it.
     #[must_use]
     pub fn metadata(mut self, text: impl Into<String>) -> Self {
@@ -80,9 +93,7 @@ impl Consumer {
     /// Commits without waiting: one request at a time, the newest offsets in the place of older
     /// ones that wait. Failures that nobody hears of are logged.
     pub fn commit_soon(&self, what: Commit<'_>) -> Result<(), Error> {
-        let marks = self.marks(what)?;
-        let deadline = clock::now();
-        self.command(Command::Commit { marks, deadline, promise: None })
+        self.ask(what, clock::now(), None).map(drop)
     }
 
     /// Commits as [`Self::commit`], for tasks, within `default.api.timeout.ms`.
@@ -111,33 +122,46 @@ impl Consumer {
         what: Commit<'_>,
         timeout: Duration,
     ) -> Result<Option<Arc<Promise<()>>>, Error> {
-        let marks = self.marks(what)?;
-        if marks.is_empty() {
-            return Ok(None);
-        }
         let promise = Promise::new();
-        let deadline = clock::after(timeout);
-        let known = Some(Arc::clone(&promise));
-        self.command(Command::Commit { marks, deadline, promise: known })?;
-        Ok(Some(promise))
+        let asked = self.ask(what, clock::after(timeout), Some(Arc::clone(&promise)))?;
+        Ok(asked.then_some(promise))
     }
 
-    /// What is to be committed, all of it this consumer's own.
-    fn marks(&self, what: Commit<'_>) -> Result<Marks, Error> {
+    /// Asks for a commit; whether there is anything to commit.
+    fn ask(
+        &self,
+        what: Commit<'_>,
+        deadline: Instant,
+        promise: Option<Arc<Promise<()>>>,
+    ) -> Result<bool, Error> {
         self.own.process.check()?;
-        let face = &self.own.face;
-        if let Some(error) = face.ended() {
+        if let Some(error) = self.own.face.ended() {
             return Err(error);
         }
         self.own.check_group("commit")?;
+        let Some(marks) = self.marks(what)? else {
+            return self.own.face.commit_finished(deadline, promise);
+        };
+        if marks.is_empty() {
+            return Ok(false);
+        }
+        self.command(Command::Commit { marks, deadline, promise })?;
+        Ok(true)
+    }
+
+    /// What is named to be committed, all of it this consumer's own; `None` for what is finished.
+    fn marks(&self, what: Commit<'_>) -> Result<Option<Marks>, Error> {
+        let face = &self.own.face;
         let (partition, lease, mark) = match what {
-            Commit::Finished => return Ok(face.finish()),
+            Commit::Finished => return Ok(None),
             Commit::Offsets(offsets) => {
                 let plain = |offset: &i64| OffsetAndMetadata::new(*offset);
-                return self.marks_by_hand(offsets.iter().map(|(at, offset)| (at, plain(offset))));
+                let named = offsets.iter().map(|(at, offset)| (at, plain(offset)));
+                return self.marks_by_hand(named).map(Some);
             }
             Commit::OffsetsAndMetadata(offsets) => {
-                return self.marks_by_hand(offsets.iter().map(|(at, named)| (at, named.clone())));
+                let named = offsets.iter().map(|(at, named)| (at, named.clone()));
+                return self.marks_by_hand(named).map(Some);
             }
             Commit::Batch(batch) => (batch.topic_partition(), batch.shared.lease, batch.mark()),
             Commit::Record(record) => {
@@ -147,23 +171,15 @@ impl Consumer {
         if !face.is_leased(partition, lease) {
             return Err(fenced(std::slice::from_ref(partition)));
         }
-        Ok(vec![(partition.clone(), mark)])
+        Ok(Some(vec![(partition.clone(), mark)]))
     }
 
     fn marks_by_hand<'a>(
         &self,
         offsets: impl Iterator<Item = (&'a TopicPartition, OffsetAndMetadata)> + Clone,
     ) -> Result<Marks, Error> {
-        for (partition, named) in offsets.clone() {
-            let fault = if named.offset < 0 {
-                format!("{} is no offset of {partition}", named.offset)
-            } else if named.metadata.len() > METADATA_BYTES_MAX {
-                let bytes = named.metadata.len();
-                format!("{bytes} bytes of metadata for {partition}: {METADATA_BYTES_MAX} at most")
-            } else {
-                continue;
-            };
-            return Err(Error::new(ErrorKind::InvalidArgument, fault));
+        if let Some(fault) = offsets.clone().find_map(|(partition, named)| named.fault(partition)) {
+            return Err(fault);
         }
         let marks = self.own.face.marks_by_hand(offsets);
         marks.map_err(|partition| fenced(&[partition]))

@@ -287,6 +287,7 @@ impl Engine {
                     closing.fault.get_or_insert(fault);
                 }
             }
+            CommitEvent::Settled(settled) => self.face.settle(&settled),
             CommitEvent::CoordinatorLost => self.coordinator.handle_lost(now),
             CommitEvent::CoordinatorAlive => self.coordinator.handle_alive(),
             CommitEvent::Fenced(code, generation) => {
@@ -323,8 +324,7 @@ impl Engine {
         if self.auto_commit_at.is_some_and(|at| at <= now) {
             self.auto_commit_at = Some(now + self.config.auto_commit_interval.max(AUTO_COMMIT_MIN));
             if self.release.is_none() {
-                let finished = self.face.finished();
-                self.commits.push(finished);
+                self.commits.push(self.face.newly_finished());
             }
         }
     }

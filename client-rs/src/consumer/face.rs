@@ -26,6 +26,7 @@ use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
 mod assigning;
+mod finished;
 mod handing;
 mod places;
 mod rebalance;
@@ -36,6 +37,7 @@ mod wishes;
 
 pub(super) use assigning::Assigned;
 use assigning::Chooser;
+use finished::Finished;
 pub(super) use places::Renewed;
 use rebalance::Rebalances;
 pub(super) use rebalance::{Change, Rebalance};
@@ -266,7 +268,7 @@ struct Inner {
     obstacle: Option<Error>,
     current: Option<Current>,
     handed: Option<Handed>,
-    finished: HashMap<TopicPartition, Mark>,
+    finished: Finished,
     commands: Vec<Command>,
     consumed: Vec<(TopicPartition, u64, usize)>,
     rebalances: Rebalances,
@@ -428,9 +430,21 @@ impl Inner {
         }
     }
 
-    /// Drops what is ready of a partition, and what of it was given out and is not finished.
-    fn drop_ready(&mut self, partition: &TopicPartition) {
+    /// Drops what is ready of these, and what of them was given out and is not finished.
+    fn drop_ready(&mut self, partitions: &[TopicPartition]) {
         self.note_finished();
+        let mut listed = false;
+        for partition in partitions {
+            listed |= self.drop_ready_of(partition);
+        }
+        if listed {
+            let parts = &self.parts;
+            self.ready.retain(|at| parts.get(at).is_some_and(|part| part.listed));
+        }
+    }
+
+    /// Whether it stood in the ready list, from which it is still to be taken.
+    fn drop_ready_of(&mut self, partition: &TopicPartition) -> bool {
         self.stats.dropped_records += self.ready_of(partition);
         if self.current.as_ref().is_some_and(|current| current.shared.partition == *partition) {
             self.current = None;
@@ -444,13 +458,8 @@ impl Inner {
             self.buffered -= part.buffered;
             part.buffered = 0;
         }
-        let listed = self
-            .parts
-            .get_mut(partition)
-            .is_some_and(|part| std::mem::replace(&mut part.listed, false));
-        if listed {
-            self.ready.retain(|other| other != partition);
-        }
+        let part = self.parts.get_mut(partition);
+        part.is_some_and(|part| std::mem::replace(&mut part.listed, false))
     }
 
     /// Puts the batch that is being given out back to its partition, if it is of one of these.
@@ -464,31 +473,12 @@ impl Inner {
         }
     }
 
-    /// Reading of a partition stands there; what was given out of it before is finished, and does
-    /// not move that back.
-    fn pass_to(&mut self, partition: &TopicPartition, mark: Mark) {
-        self.handed.take_if(|handed| handed.shared.partition == *partition);
-        self.finished.insert(partition.clone(), mark);
-    }
-
     /// What was given out last is known by the copy of it that is kept, if there is one.
     fn let_go_of_handed(&mut self, partition: &TopicPartition) {
         let mut begun = self.parts.get(partition).into_iter().flat_map(|part| &part.begun);
         let Some(handed) = &mut self.handed else { return };
         if let Some(kept) = begun.find(|current| current.shared.is_same(&handed.shared)) {
             handed.shared = Arc::clone(&kept.shared);
-        }
-    }
-
-    /// Writes down how far the work that was given out is finished.
-    fn note_finished(&mut self) {
-        let Some(handed) = &self.handed else { return };
-        let shared = &handed.shared;
-        let part = self.parts.get(&shared.partition);
-        let alive =
-            part.is_some_and(|part| part.lease == shared.lease && part.is_at(shared.position));
-        if alive && handed.finished > 0 {
-            self.finished.insert(shared.partition.clone(), shared.mark(handed.finished));
         }
     }
 }

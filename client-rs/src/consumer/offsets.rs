@@ -78,7 +78,8 @@ impl Consumer {
     /// The first record of each of these partitions whose time, in ms since the epoch, is the one
     /// given or later; nothing where there is none. Else as [`Self::beginning_offsets`].
     ///
-    /// `InvalidArgument` for a time before the epoch, and for two times of one partition. Kafka: `offsetsForTimes` (KIP-79).
+    /// `InvalidArgument` for a time before the epoch, and for two times of one partition. Kafka:
+    /// `offsetsForTimes` (KIP-79).
     pub fn offsets_for_times(
         &self,
         times: &[(TopicPartition, i64)],
@@ -102,10 +103,11 @@ impl Consumer {
         }
     }
 
-    /// Goes on with a partition so many records before its end, or at its beginning if it has fewer.
+    /// Goes on with a partition so many records before its end, or at its beginning if it has fewer;
+    /// the offset at which that is.
     ///
     /// Compaction and transactions leave gaps: then so many offsets. `NotAssigned` if it is not
-    /// this consumer's.
+    /// this consumer's, and else as [`Self::beginning_offsets`], within `timeout` in all.
     pub fn seek_before_end(
         &self,
         partition: &TopicPartition,

@@ -95,9 +95,9 @@ impl Consumer {
 
     /// Reads nothing any more, whether it was subscribed to or assigned: no record is given out from
     /// this call on. What is finished is committed, if `enable.auto.commit` is set, and the group is
-    /// left.
+    /// left. It needs no network where nothing was read yet.
     pub fn unsubscribe(&self) -> Result<(), Error> {
-        self.own.start()?;
+        self.own.process.check()?;
         self.own.face.unsubscribe()
     }
 

@@ -10,6 +10,7 @@ use ottla_protocol::messages::heartbeat_response::HeartbeatResponse;
 use ottla_protocol::messages::join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
 use ottla_protocol::messages::join_group_response::JoinGroupResponse;
 use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIdentity};
+use ottla_protocol::messages::leave_group_response::LeaveGroupResponse;
 use ottla_protocol::messages::sync_group_request::{SyncGroupRequest, SyncGroupRequestAssignment};
 use ottla_protocol::messages::sync_group_response::SyncGroupResponse;
 use ottla_protocol::{ApiKey, ErrorCode};
@@ -226,6 +227,14 @@ pub(super) fn leave(names: &GroupNames, member_id: String) -> Box<dyn Body> {
         }
         frame.put(&request)
     })
+}
+
+/// What became of the member's wish to leave.
+pub(super) fn left(answer: &Answer) -> Result<ErrorCode, Error> {
+    let response = answer.decode::<LeaveGroupResponse<'_>>()?;
+    let own = response.members.iter().map(|member| member.error_code);
+    let mut codes = std::iter::once(response.error_code).chain(own);
+    Ok(codes.find(|code| code.is_error()).unwrap_or(ErrorCode::NONE))
 }
 
 /// A static member needs a version that carries its instance id (KIP-345).

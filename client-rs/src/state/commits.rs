@@ -20,7 +20,7 @@ mod tests;
 mod verdict;
 
 use verdict::Verdicts;
-pub(crate) use verdict::{Verdict, verdict};
+pub(crate) use verdict::{Settled, Verdict, verdict};
 
 /// Where the reading of a partition has come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// Whether committing this makes committing `other` needless.
-    const fn covers(&self, other: &Self) -> bool {
+    pub(crate) const fn covers(&self, other: &Self) -> bool {
         if self.lease != other.lease {
             return self.lease > other.lease;
         }
@@ -82,6 +82,8 @@ pub(crate) struct CommitAnswer {
 /// What the owner must pass on.
 #[derive(Debug, Clone)]
 pub(crate) enum CommitEvent {
+    /// What became of marks, whoever waited: told before those are who did.
+    Settled(Settled),
     /// This commit has ended.
     Done(CommitId, Result<(), CommitFault>),
     /// Nobody waits for this one, so the log must tell.
@@ -133,6 +135,7 @@ pub(crate) struct Commits {
     retry_at: Option<Instant>,
     attempt: u32,
     cause: Option<Error>,
+    settled: Settled,
     events: VecDeque<CommitEvent>,
 }
 
@@ -149,6 +152,7 @@ impl Commits {
             retry_at: None,
             attempt: 0,
             cause: None,
+            settled: Settled::default(),
             events: VecDeque::new(),
         }
     }
@@ -172,7 +176,8 @@ impl Commits {
     /// Whether a commit of one that was left so waits or is on its way: what is asked about its
     /// committed offset now would be answered too early.
     pub(crate) fn is_left_open(&self, partition: &TopicPartition) -> bool {
-        self.rows().any(|(other, row)| row.left && other == partition)
+        let sent = self.in_flight.as_ref().and_then(|sent| sent.rows.get(partition));
+        self.waiting.get(partition).into_iter().chain(sent).any(|row| row.left)
     }
 
     /// Whether that is so of any.
@@ -243,11 +248,14 @@ impl Commits {
         }
         if !self.waiting.contains_key(&partition) {
             let sent = self.in_flight.as_mut().and_then(|sent| sent.rows.get_mut(&partition));
-            if let Some(sent) = sent.filter(|sent| sent.mark.covers(&row.mark)) {
-                sent.heard_by.extend(row.heard_by);
-                return;
-            }
-            if self.committed.get(&partition).is_some_and(|done| done.covers(&row.mark)) {
+            let committed = self.committed.get(&partition);
+            if let Some(sent) = sent {
+                if sent.mark.covers(&row.mark) {
+                    sent.heard_by.extend(row.heard_by);
+                    return;
+                }
+                // What is on its way may take back what is committed, and so it waits its turn.
+            } else if committed.is_some_and(|done| done.covers(&row.mark)) {
                 return self.resolve(&partition, row, None);
             }
         }
@@ -414,6 +422,12 @@ impl Commits {
     }
 
     fn resolve(&mut self, partition: &TopicPartition, row: Row, code: Option<ErrorCode>) {
+        if !self.waiting.contains_key(partition) {
+            match code {
+                None => self.settled.taken.push((partition.clone(), row.mark)),
+                Some(_) => self.settled.refused.push(partition.clone()),
+            }
+        }
         if let (Some(code), true) = (code, row.heard_by.is_empty()) {
             self.events.push_back(CommitEvent::Unheard(code, partition.clone()));
         }
@@ -444,6 +458,9 @@ impl Commits {
 
     /// What the owner must pass on.
     pub(crate) fn poll_event(&mut self) -> Option<CommitEvent> {
+        if !self.settled.is_empty() {
+            return Some(CommitEvent::Settled(std::mem::take(&mut self.settled)));
+        }
         self.events.pop_front()
     }
 

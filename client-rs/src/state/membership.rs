@@ -135,6 +135,7 @@ enum Stage {
 pub(crate) struct Membership {
     config: MemberConfig,
     pace: Pace,
+    /// In order, each once.
     topics: Vec<Arc<str>>,
     /// Counts changes of `topics`.
     subscription: u32,
@@ -208,6 +209,11 @@ impl Membership {
             // A join under way is found out of date when it is done.
             _ => {}
         }
+    }
+
+    /// Whether a topic is among those that the member reads.
+    fn reads(&self, topic: &Arc<str>) -> bool {
+        self.topics.binary_search(topic).is_ok()
     }
 
     /// Leaves the group: the partitions are released first.

@@ -6,6 +6,7 @@ use super::Engine;
 use crate::consumer::face::Command;
 use crate::error::{Error, ErrorKind};
 use crate::state::machine::Context;
+use crate::state::membership::Which;
 
 /// Longest that a close waits for brokers that are told that fetch sessions end: they end by
 /// themselves too, only later.
@@ -40,7 +41,7 @@ impl Engine {
         let sessions_until = now + SESSIONS_GRACE;
         self.closing = Some(Closing { deadline, fault: None, sessions, sessions_until });
         if self.config.auto_commit && self.has_group() && self.is_choosing() {
-            self.commits.push(self.face.finished());
+            self.commits.push(self.face.uncommitted(&Which::All));
         }
         self.membership.subscribe(Vec::new(), now);
     }

@@ -46,7 +46,8 @@ impl Release {
 
 impl Engine {
     pub(super) fn subscribe(&mut self, topics: Vec<Arc<str>>, cx: &mut Context<'_>) {
-        self.first_counts.retain(|topic, _| topics.contains(topic));
+        let named: BTreeSet<&Arc<str>> = topics.iter().collect();
+        self.first_counts.retain(|topic, _| named.contains(topic));
         self.pattern = None;
         cx.metadata.watch_names(NameWatch::Off, cx.now);
         self.follow(topics, cx);
@@ -242,8 +243,8 @@ impl Engine {
 
     /// Another member's from now on: nothing of them is delivered or committed any more.
     fn drop_parts(&mut self, partitions: &[TopicPartition]) {
+        self.face.remove(partitions);
         for partition in partitions {
-            self.face.remove(partition);
             self.fetcher.remove(partition);
             self.commits.handle_lost(partition);
         }
@@ -392,9 +393,7 @@ impl Engine {
         let choosing = self.is_choosing();
         let Some(release) = &mut self.release else { return };
         if self.config.auto_commit && !choosing {
-            let mut finished = self.face.finished_and_left();
-            finished.retain(|(partition, _)| release.which.contains(partition));
-            self.commits.push(finished);
+            self.commits.push(self.face.uncommitted_and_left(&release.which));
         }
         let until = now + self.config.common.request_timeout;
         let until = self.closing.as_ref().map_or(until, |closing| closing.deadline);

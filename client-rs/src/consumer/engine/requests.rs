@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_protocol::Uuid;
 
@@ -247,7 +247,7 @@ impl Engine {
                 }
                 self.membership.handle_heartbeat(token, answer, now);
             }
-            Asked::Leave(token) => self.membership.handle_leave(token, now),
+            Asked::Leave(token) => self.left(token, reply, now),
             Asked::Commit(token, ids) => {
                 let answer = reply.and_then(|answer| offsets::committed(&answer, &ids));
                 self.log_fault(&answer);
@@ -284,6 +284,16 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whatever the coordinator says of it, the member is gone, at the latest with its session.
+    fn left(&mut self, token: Token, reply: Result<Answer, Error>, now: Instant) {
+        let answer = reply.and_then(|answer| wire::left(&answer));
+        self.log_fault(&answer);
+        if let Some(code) = answer.ok().filter(|code| code.is_error()) {
+            tracing::info!(group = %self.names.group, %code, "the group did not let the member go");
+        }
+        self.membership.handle_leave(token, now);
     }
 
     fn handle_fetched(

@@ -5,6 +5,7 @@ mod closing;
 mod cooperative;
 mod counting;
 mod events;
+mod finishing;
 mod listening;
 mod matching;
 mod pausing;

@@ -26,7 +26,7 @@ pub(in crate::consumer) struct Assigned {
     pub(in crate::consumer) wanted: BTreeSet<TopicPartition>,
     /// Partitions that are not read any more.
     pub(in crate::consumer) gone: Vec<TopicPartition>,
-    /// Finished work of those.
+    /// Finished work of those that is not known to be committed.
     pub(in crate::consumer) finished: Marks,
     /// Partitions that were not read before, with their leases and positions.
     pub(in crate::consumer) fresh: Vec<(TopicPartition, u64, u64)>,
@@ -75,12 +75,14 @@ impl Face {
         if let Some(error) = inner.refusal() {
             return Err(error.clone());
         }
-        if inner.chooser == Chooser::Program {
-            inner.choose(BTreeSet::new(), Chooser::Nobody);
-        } else {
-            inner.chooser = Chooser::Nobody;
-            inner.hold(&Which::All);
-            inner.commands.push(Command::Subscribe(Vec::new()));
+        match inner.chooser {
+            Chooser::Nobody => return Ok(()),
+            Chooser::Program => inner.choose(BTreeSet::new(), Chooser::Nobody),
+            Chooser::Group => {
+                inner.chooser = Chooser::Nobody;
+                inner.hold(&Which::All);
+                inner.commands.push(Command::Subscribe(Vec::new()));
+            }
         }
         Self::announce(inner);
         self.wake.wake();
@@ -111,16 +113,13 @@ impl Inner {
         let mut gone: Vec<_> = self.parts.keys().filter(|at| !stays(at)).cloned().collect();
         gone.sort();
         self.note_finished();
-        let finished = gone.iter().filter_map(|partition| {
-            let mark = self.finished.get(partition)?;
-            Some((partition.clone(), mark.clone()))
-        });
-        let finished = finished.collect();
+        let going = Which::These(gone.iter().cloned().collect());
+        let finished = self.finished.take_open(&going);
         if !by_program {
-            self.tell_going(&Which::These(gone.clone()));
+            self.tell_going(&going);
         }
+        self.drop_ready(&gone);
         for partition in &gone {
-            self.drop_ready(partition);
             self.parts.remove(partition);
             self.finished.remove(partition);
         }

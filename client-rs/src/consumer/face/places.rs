@@ -29,7 +29,7 @@ impl Face {
     /// What was counted, and how it stands now.
     pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
         let inner = self.lock();
-        let buffered = inner.buffered + inner.decoded.load(Ordering::Relaxed);
+        let buffered = inner.buffered_bytes();
         let mut stats = ConsumerStats { buffered, buffered_max: inner.budget, ..inner.stats };
         for partition in inner.parts.keys() {
             match inner.lag_of(partition).map(u64::try_from) {
@@ -38,6 +38,12 @@ impl Face {
             }
         }
         stats
+    }
+
+    /// Bytes that are buffered, and how many partitions there are, without a look at each of these.
+    pub(in crate::consumer) fn load(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.buffered_bytes(), inner.parts.len())
     }
 
     /// A partition ends there now.
@@ -61,7 +67,7 @@ impl Face {
             Item::Data(_) | Item::Fault(_) => None,
         });
         let given = place.or_else(|| inner.next_of(partition));
-        inner.drop_ready(partition);
+        inner.drop_ready(std::slice::from_ref(partition));
         let next = inner.id();
         let part = inner.part(partition, position)?;
         part.move_to(next);
@@ -93,6 +99,10 @@ impl Face {
 }
 
 impl Inner {
+    fn buffered_bytes(&self) -> usize {
+        self.buffered + self.decoded.load(Ordering::Relaxed)
+    }
+
     /// Whether something of a partition is to be given out, or is in the program's hands.
     pub(super) fn has_open(&self, partition: &TopicPartition) -> bool {
         let handed = self.handed.as_ref().filter(|_| self.is_busy());

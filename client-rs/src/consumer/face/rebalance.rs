@@ -203,20 +203,21 @@ impl Inner {
         self.tell(Change::Revoked, going).or(before)
     }
 
-    /// A partition is gone: what was to be told of it is not, but that.
-    pub(super) fn forget(&mut self, partition: &TopicPartition) {
-        for one in &mut self.rebalances.queue {
-            one.partitions.retain(|other| other != partition);
+    /// Partitions are gone: what was to be told of them is not, but that.
+    pub(super) fn forget(&mut self, partitions: &[TopicPartition]) {
+        let rebalances = &mut self.rebalances;
+        let gone: BTreeSet<&TopicPartition> = partitions.iter().collect();
+        for one in &mut rebalances.queue {
+            one.partitions.retain(|partition| !gone.contains(partition));
         }
-        self.rebalances.queue.retain(|one| !one.partitions.is_empty());
-        if !self.rebalances.told.contains(partition) {
-            return;
-        }
-        match self.rebalances.queue.back_mut() {
-            Some(last) if last.change == Change::Lost => last.partitions.push(partition.clone()),
+        rebalances.queue.retain(|one| !one.partitions.is_empty());
+        let told = partitions.iter().filter(|partition| rebalances.told.contains(partition));
+        let told: Vec<TopicPartition> = told.cloned().collect();
+        match rebalances.queue.back_mut() {
+            Some(last) if last.change == Change::Lost => last.partitions.extend(told),
             _ => {
                 let change = if left_out("gone_lost") { Change::Revoked } else { Change::Lost };
-                self.tell(change, vec![partition.clone()]);
+                self.tell(change, told);
             }
         }
     }

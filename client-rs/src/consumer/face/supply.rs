@@ -1,7 +1,7 @@
 //! The machine's side of the face: partitions that come and go, and what is ready of them.
 
 use super::assigning::Chooser;
-use super::{Command, FAULTS_MAX, Face, Item, Marks, Part};
+use super::{FAULTS_MAX, Face, Item, Part};
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::fetcher::Fetched;
@@ -23,16 +23,18 @@ impl Face {
         taken
     }
 
-    /// A partition is another's: what is ready of it is dropped.
-    pub(in crate::consumer) fn remove(&self, partition: &TopicPartition) {
+    /// Partitions are another's: what is ready of them is dropped.
+    pub(in crate::consumer) fn remove(&self, partitions: &[TopicPartition]) {
         let mut inner = self.lock();
         if inner.chooser == Chooser::Program {
             return;
         }
-        inner.drop_ready(partition);
-        inner.parts.remove(partition);
-        inner.finished.remove(partition);
-        inner.forget(partition);
+        inner.drop_ready(partitions);
+        for partition in partitions {
+            inner.parts.remove(partition);
+            inner.finished.remove(partition);
+        }
+        inner.forget(partitions);
         Self::announce(inner);
     }
 
@@ -188,24 +190,5 @@ impl Face {
         let mut partitions: Vec<_> = self.lock().parts.keys().cloned().collect();
         partitions.sort();
         partitions
-    }
-
-    /// Where the finished work stands.
-    pub(in crate::consumer) fn finished(&self) -> Marks {
-        let mut inner = self.lock();
-        inner.note_finished();
-        inner.finished.iter().map(|(partition, mark)| (partition.clone(), mark.clone())).collect()
-    }
-
-    /// The same for who gives partitions up: also of those that the program has left since the
-    /// machine's turn began, by an assignment that it has not seen.
-    pub(in crate::consumer) fn finished_and_left(&self) -> Marks {
-        let mut marks = self.finished();
-        for command in &self.lock().commands {
-            if let Command::Assign(assigned) = command {
-                marks.extend(assigned.finished.iter().cloned());
-            }
-        }
-        marks
     }
 }

@@ -325,7 +325,7 @@ impl Inner {
             Err(error) => {
                 // Stands where it is until the application seeks: it is fetched and told again.
                 let offset = part.next.unwrap_or(fetched.start);
-                self.drop_ready(partition);
+                self.drop_ready(std::slice::from_ref(partition));
                 if let Some(part) = self.parts.get_mut(partition) {
                     part.move_to(id);
                 }

@@ -16,7 +16,7 @@ impl Face {
         if let Some(error) = inner.refusal() {
             return Err(error.clone());
         }
-        inner.commands.push(command);
+        inner.ask(command);
         drop(inner);
         self.wake.wake();
         Ok(())
@@ -41,12 +41,12 @@ impl Face {
         if !inner.parts.contains_key(partition) {
             return Err(not_assigned(partition));
         }
-        inner.drop_ready(partition);
+        inner.drop_ready(std::slice::from_ref(partition));
         let position = inner.id();
         let Some(part) = inner.parts.get_mut(partition) else { return Ok(()) };
         part.move_to(position);
         let mark = part.begin_at(position, offset);
-        inner.finished.insert(partition.clone(), mark);
+        inner.finished.set(partition, mark);
         let partition = partition.clone();
         inner.commands.push(Command::Seek { partition, position, offset });
         drop(inner);
@@ -112,12 +112,6 @@ impl Face {
             Ok((partition.clone(), mark))
         };
         offsets.into_iter().map(mark).collect()
-    }
-
-    /// Counts what was given out as finished, and tells where that stands.
-    pub(in crate::consumer) fn finish(&self) -> Marks {
-        self.lock().finish();
-        self.finished()
     }
 
     /// The application lives, though it does not ask for records.

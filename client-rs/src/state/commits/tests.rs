@@ -56,7 +56,9 @@ impl Bench {
 
     fn events(&mut self) -> Vec<String> {
         let events = std::iter::from_fn(|| self.commits.poll_event());
-        let events = events.filter(|event| !matches!(event, CommitEvent::CoordinatorAlive));
+        let events = events.filter(|event| {
+            !matches!(event, CommitEvent::CoordinatorAlive | CommitEvent::Settled(_))
+        });
         events
             .map(|event| match event {
                 CommitEvent::Done(id, Ok(())) => format!("{id} done"),
@@ -283,4 +285,51 @@ fn a_stale_answer_changes_nothing() {
     bench.answer(token, &[(0, ErrorCode::UNKNOWN_MEMBER_ID)]);
     assert_eq!(bench.events(), Vec::<String>::new());
     assert!(!bench.commits.is_idle());
+}
+
+/// The program went back by hand; what it finished is ahead of that, and was committed before.
+#[test]
+fn what_was_committed_before_is_committed_again_behind_one_on_its_way_that_takes_it_back() {
+    let mut bench = Bench::new();
+    bench.push(0, mark(1, 9));
+    let (token, _) = bench.ask().unwrap();
+    bench.answer(token, &[(0, ErrorCode::NONE)]);
+    bench.push(0, Mark { by_hand: true, ..mark(1, 5) });
+    let (token, sent) = bench.ask().unwrap();
+    assert_eq!(sent, [(0, 5)]);
+    let again = bench.push(0, mark(1, 9));
+    assert_eq!(bench.events(), ["1 done".to_owned()], "it waits for its turn");
+    bench.answer(token, &[(0, ErrorCode::NONE)]);
+    let (token, sent) = bench.ask().unwrap();
+    assert_eq!(sent, [(0, 9)]);
+    bench.answer(token, &[(0, ErrorCode::NONE)]);
+    assert_eq!(bench.events(), ["2 done".to_owned(), format!("{again} done")]);
+}
+
+#[test]
+fn what_became_of_a_commit_is_settled_once_nothing_waits_behind_it() {
+    let mut bench = Bench::new();
+    let settled = |bench: &mut Bench| {
+        let events = std::iter::from_fn(|| bench.commits.poll_event());
+        let settled = events.filter_map(|event| match event {
+            CommitEvent::Settled(settled) => Some(settled),
+            _ => None,
+        });
+        let of = |one: Settled| {
+            let taken = one.taken.iter().map(|(at, mark)| (at.partition, mark.offset)).collect();
+            (taken, one.refused.iter().map(|at| at.partition).collect())
+        };
+        settled.map(of).collect::<Vec<(Vec<_>, Vec<_>)>>()
+    };
+    bench.push(0, mark(1, 5));
+    bench.push(1, mark(1, 5));
+    let (token, _) = bench.ask().unwrap();
+    bench.push(1, mark(1, 7));
+    bench.answer(token, &[(0, ErrorCode::NONE), (1, ErrorCode::NONE)]);
+    assert_eq!(settled(&mut bench), [(vec![(0, 5)], vec![])]);
+    let (token, _) = bench.ask().unwrap();
+    bench.answer(token, &[(1, ErrorCode::OFFSET_METADATA_TOO_LARGE)]);
+    assert_eq!(settled(&mut bench), [(vec![], vec![1])]);
+    bench.push(0, mark(1, 4));
+    assert_eq!(settled(&mut bench), [(vec![(0, 4)], vec![])], "it was committed already");
 }

@@ -2,6 +2,9 @@
 
 use ottla_protocol::ErrorCode;
 
+use super::Mark;
+use crate::record::TopicPartition;
+
 /// What an error code says of a partition's commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -42,4 +45,19 @@ pub(super) struct Verdicts {
     pub(super) rebalance: bool,
     pub(super) fenced: Option<ErrorCode>,
     pub(super) unknown: bool,
+}
+
+/// What became of marks behind which nothing of their partition waits or is on its way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settled {
+    /// Committed, with what was.
+    pub(crate) taken: Vec<(TopicPartition, Mark)>,
+    /// Refused.
+    pub(crate) refused: Vec<TopicPartition>,
+}
+
+impl Settled {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.refused.is_empty()
+    }
 }

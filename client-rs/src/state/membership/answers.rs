@@ -1,5 +1,6 @@
 //! What a member makes of the coordinator's answers: one table for all APIs of the group.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::{ApiKey, ErrorCode, left_out};
@@ -150,7 +151,7 @@ impl Membership {
         let outdated =
             self.is_of_before(&partitions, basis) || joined.subscription != self.subscription;
         // Unsubscribed from while it joined, or while it was away.
-        partitions.retain(|partition| self.topics.contains(&partition.topic));
+        partitions.retain(|partition| self.reads(&partition.topic));
         if let Some(led) = &mut joined.led {
             led.basis = basis;
         }
@@ -180,7 +181,7 @@ impl Membership {
         if !std::mem::take(&mut self.returned) {
             return false;
         }
-        let others = partitions.iter().any(|at| !self.topics.contains(&at.topic));
+        let others = partitions.iter().any(|at| !self.reads(&at.topic));
         others
             || basis.is_some_and(|basis| {
                 (basis.is_unsettled() && !left_out("basis_unsettled"))
@@ -197,8 +198,7 @@ impl Membership {
         outdated: bool,
         now: Instant,
     ) {
-        let gone = |owned: &&TopicPartition| !partitions.contains(owned);
-        let gone: Vec<TopicPartition> = self.owned.iter().filter(gone).cloned().collect();
+        let gone = not_among(&self.owned, &partitions);
         if !gone.is_empty() {
             self.events.push_back(MemberEvent::Release(Which::These(gone.clone())));
             let until = now + self.config.poll_interval;
@@ -324,5 +324,57 @@ impl Membership {
         let retry_at = now + self.pace.delay(self.attempt);
         self.attempt = self.attempt.saturating_add(1);
         self.stage = Stage::Unjoined { retry_at };
+    }
+}
+
+/// Those of some that are not among others, in far fewer steps than there are pairs.
+fn not_among<T: Ord + Clone>(these: &[T], others: &[T]) -> BTreeSet<T> {
+    let others: BTreeSet<&T> = others.iter().collect();
+    these.iter().filter(|one| !others.contains(one)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
+    use super::*;
+
+    thread_local! {
+        static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A number that counts how often it is compared.
+    #[derive(Debug, Clone, Eq)]
+    struct Counted(usize);
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other) == Ordering::Equal
+        }
+    }
+
+    #[test]
+    fn what_goes_of_ten_thousand_partitions_is_not_looked_for_pair_by_pair() {
+        let owned: Vec<Counted> = (0..10_000).map(Counted).collect();
+        let assigned: Vec<Counted> = (1..10_001).rev().map(Counted).collect();
+        assert_eq!(
+            not_among(&owned, &assigned).into_iter().map(|one| one.0).collect::<Vec<_>>(),
+            [0]
+        );
+        assert!(COMPARED.get() < 50 * 10_000, "{} comparisons", COMPARED.get());
     }
 }

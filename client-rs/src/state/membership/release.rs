@@ -1,5 +1,6 @@
 //! Giving partitions up: all before a member leaves or joins, or only those that go to another.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::{Kept, MemberEvent, Membership, Release, Stage, Then, Which};
@@ -11,9 +12,8 @@ impl Membership {
         if !self.is_cooperative() {
             return self.begin_release(Which::All, Then::Rejoin, now);
         }
-        let topics = &self.topics;
-        let gone = |owned: &&TopicPartition| !topics.contains(&owned.topic);
-        let gone: Vec<TopicPartition> = self.owned.iter().filter(gone).cloned().collect();
+        let gone = self.owned.iter().filter(|owned| !self.reads(&owned.topic));
+        let gone: BTreeSet<TopicPartition> = gone.cloned().collect();
         if !gone.is_empty() {
             self.begin_release(Which::These(gone), Then::Rejoin, now);
         } else if self.release.is_none() {
@@ -58,7 +58,7 @@ impl Membership {
         {
             let generation = joined.identity.generation;
             // Unsubscribed from since they were assigned.
-            partitions.retain(|partition| self.topics.contains(&partition.topic));
+            partitions.retain(|partition| self.reads(&partition.topic));
             self.adopt(generation, partitions, true);
         }
         self.rejoin(now);
@@ -95,8 +95,6 @@ impl Membership {
             adopts = release.adopts.filter(|_| !leaves);
             if let (Which::These(more), Which::These(these)) = (release.which, &mut which) {
                 these.extend(more);
-                these.sort();
-                these.dedup();
             }
         }
         self.events.push_back(MemberEvent::Release(which.clone()));

@@ -1,5 +1,6 @@
 //! What a member says to its group and to its owner, and what it is told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -91,7 +92,7 @@ pub(crate) enum MemberEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
-    These(Vec<TopicPartition>),
+    These(BTreeSet<TopicPartition>),
 }
 
 impl Which {

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use ottla_protocol::record::{BatchBuilder, BatchSeal, NO_HEADERS};
 
+use super::finishing::committing;
 use super::script::part;
 use crate::consumer::face::{Face, Look, WholeBatch};
+use crate::driver::clock;
 use crate::state::fetcher::Fetched;
 
 /// An answer's memory, which tells when nobody holds it any more.
@@ -160,7 +162,8 @@ fn a_batch_that_was_begun_lets_go_of_its_answer_too_and_goes_on_where_it_was() {
         drop(shared);
         assert_eq!(gone.load(Ordering::SeqCst), lets_go, "{others} bytes of others");
         assert!(matches!(face.look(&two, None), Ok(Look::Nothing)));
-        let marks = face.finish();
+        assert!(face.commit_finished(clock::now(), None).unwrap());
+        let marks = committing(&face);
         assert_eq!(marks.len(), 1);
         assert_eq!(marks.first().map(|(_, mark)| mark.offset), Some(1));
         face.set_paused(&[part(0)], false).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn these(partitions: &[i32]) -> Which {
-    Which::These(synced(ErrorCode::NONE, partitions).assigned.partitions)
+    Which::These(synced(ErrorCode::NONE, partitions).assigned.partitions.into_iter().collect())
 }
 
 fn owned(ask: &MemberAsk) -> (Vec<i32>, i32) {
