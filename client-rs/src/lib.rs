@@ -23,6 +23,7 @@ mod driver;
 mod error;
 mod events;
 mod health;
+mod life;
 pub mod log;
 mod process;
 mod producer;

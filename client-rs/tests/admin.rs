@@ -12,7 +12,8 @@ use clients::{nobody, options, producer};
 use cluster::{Cluster, fresh};
 use ottla::{
     Admin, AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSource, Error, ErrorKind,
-    NewPartitions, NewTopic, OffsetSpec, Record, TopicDescription, TopicPartition, Uuid,
+    NewPartitions, NewTopic, OffsetAndMetadata, OffsetSpec, Record, Results, TopicDescription,
+    TopicPartition, Uuid,
 };
 use patience::{LIMIT, block_on, given_time, within_limit};
 
@@ -139,14 +140,51 @@ fn what_is_only_validated_does_not_come_about() {
 fn an_argument_that_makes_no_sense_is_refused_before_anything_is_asked() {
     let admin = Admin::new(&options(&nobody(), &[])).unwrap();
     let twice = [NewTopic::new("a").partitions(1), NewTopic::new("a").partitions(2)];
-    let error = admin.create_topics(&twice).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    let error = admin.describe_topics(&["b", "a", "b"]).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    let error = admin.create_topics(&[NewTopic::new("no spaces")]).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidTopic, "{error}");
+    let results = admin.create_topics(&twice).wait().unwrap();
+    assert_eq!(kinds(&results), [Some(ErrorKind::InvalidArgument); 2]);
+    let results = admin.describe_topics(&["b", "b"]).wait().unwrap();
+    assert_eq!(kinds(&results), [Some(ErrorKind::InvalidArgument); 2]);
+    let results = admin.create_topics(&[NewTopic::new("no spaces")]).wait().unwrap();
+    assert_eq!(kinds(&results), [Some(ErrorKind::InvalidTopic)]);
     assert!(admin.create_topics(&[]).wait().unwrap().is_empty(), "nothing is nothing's fault");
     assert_eq!(admin.stats().requests, 0);
+}
+
+/// Why each item has no value, if it has none.
+fn kinds<K, V>(results: &Results<K, V>) -> Vec<Option<ErrorKind>> {
+    results.iter().map(|(_, result)| result.as_ref().err().map(Error::kind)).collect()
+}
+
+#[test]
+fn a_bad_item_of_a_call_keeps_no_other_from_being_done() {
+    within_limit(|| {
+        let cluster = Cluster::start();
+        let admin = admin(&cluster);
+        let (one, two) = (fresh("one"), fresh("two"));
+        let new = |name: &str| NewTopic::new(name).partitions(1);
+        let long = "x".repeat(40_000);
+        let topics = [new(&one), new("no spaces"), new(""), new("a"), new(&two), new("a")];
+        let results = admin.create_topics(&topics).wait().unwrap();
+        let (name, twice) = (Some(ErrorKind::InvalidTopic), Some(ErrorKind::InvalidArgument));
+        assert_eq!(kinds(&results), [None, name, name, twice, None, twice]);
+        described(&admin, &one, 1);
+        described(&admin, &two, 1);
+        let told = admin.describe_topics(&["b", &two, "b", &one]).wait().unwrap();
+        assert_eq!(kinds(&told), [twice, None, twice, None]);
+        let at = |topic: &str| TopicPartition::new(topic, 0);
+        let wanted = ["", &one, &long, &two].map(|topic| (at(topic), OffsetSpec::Latest));
+        let told = admin.list_offsets(&wanted).wait().unwrap();
+        assert_eq!(kinds(&told), [name, None, name, None]);
+        let group = fresh("group");
+        let offset = OffsetAndMetadata::new;
+        let large = offset(1).metadata(&long);
+        let changes = [(at(&one), offset(-1)), (at(&two), offset(0)), (at("t"), large)];
+        let told = admin.alter_consumer_group_offsets(&group, &changes).wait().unwrap();
+        assert_eq!(kinds(&told), [twice, None, twice]);
+        let told = admin.delete_topics(&[&one, &long, &two]).wait().unwrap();
+        assert_eq!(kinds(&told).iter().filter(|kind| kind.is_some()).count(), 1);
+        assert!(told.get(long.as_str()).is_err());
+    });
 }
 
 fn value(admin: &Admin, resource: &ConfigResource, option: &str) -> Option<String> {

@@ -151,7 +151,8 @@ fn offsets_of_a_group_without_members_are_moved_and_deleted_and_members_go_on_fr
 fn an_offset_below_zero_is_refused_before_anything_is_asked() {
     let admin = Admin::new(&options(&clients::nobody(), &[])).unwrap();
     let bad = [(TopicPartition::new("t", 0), OffsetAndMetadata::new(-1))];
-    let error = admin.alter_consumer_group_offsets("g", &bad).wait().unwrap_err();
+    let results = admin.alter_consumer_group_offsets("g", &bad).wait().unwrap();
+    let error = results.get(&bad[0].0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert_eq!(admin.stats().requests, 0);
 }

@@ -120,6 +120,11 @@ impl<K: Ord> Asked<'_, K> {
     }
 }
 
+/// The error of an item that is named twice: of two answers neither would be the one.
+pub(super) fn twice(key: &impl fmt::Debug) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("{key:?} is named twice in one call"))
+}
+
 type Build = Box<dyn Fn(&[usize], i32) -> Box<dyn Body> + Send>;
 type Read<K, V> = Box<dyn Fn(&Answer, &Asked<'_, K>) -> Result<Rows<V>, Error> + Send>;
 type Ended<K, V> = Result<Vec<(K, Result<V, Error>)>, Error>;
@@ -148,7 +153,8 @@ impl<K: Key, V: Clone + Send + fmt::Debug + 'static> Ask<K, V> {
     ) -> Self {
         let (keys, routes) = items.into_iter().unzip();
         let (build, read) = (Box::new(build), Box::new(read));
-        let routes = Some(Routes::Each(routes));
+        let routes: Vec<Route> = routes;
+        let routes = Some(Routes::Each(routes.into_iter().map(Ok).collect()));
         Self { api, changes: false, keys, routes, of_broker: None, build, read }
     }
 
@@ -158,11 +164,21 @@ impl<K: Key, V: Clone + Send + fmt::Debug + 'static> Ask<K, V> {
         self
     }
 
-    /// Ready to begin; the results come to the promise. Items that are named twice are refused.
-    pub(super) fn into_work(
-        self,
-        promise: &Arc<Promise<Results<K, V>>>,
-    ) -> Result<Box<dyn Work>, Error> {
+    /// The same; items that do not pass the check are not asked, and end with what it says.
+    pub(super) fn checked(mut self, check: impl Fn(&K) -> Result<(), Error>) -> Self {
+        if let Some(Routes::Each(routes)) = &mut self.routes {
+            for (key, route) in self.keys.iter().zip(routes) {
+                if let Err(error) = check(key) {
+                    *route = Err(error);
+                }
+            }
+        }
+        self
+    }
+
+    /// Ready to begin; the results come to the promise. Items that are named twice are refused, and
+    /// only these.
+    pub(super) fn into_work(self, promise: &Arc<Promise<Results<K, V>>>) -> Box<dyn Work> {
         let promise = Arc::clone(promise);
         self.work(Box::new(move |ended| promise.resolve(ended.map(Results))))
     }
@@ -171,20 +187,27 @@ impl<K: Key, V: Clone + Send + fmt::Debug + 'static> Ask<K, V> {
     pub(super) fn into_work_with(
         self,
         finish: impl FnOnce(Ended<K, V>) + Send + 'static,
-    ) -> Result<Box<dyn Work>, Error> {
+    ) -> Box<dyn Work> {
         self.work(Box::new(finish))
     }
 
-    fn work(self, finish: Finish<K, V>) -> Result<Box<dyn Work>, Error> {
+    fn work(mut self, finish: Finish<K, V>) -> Box<dyn Work> {
         let mut places = BTreeMap::new();
+        let mut refuse = |index: usize, key: &K| {
+            if let Some(Routes::Each(routes)) = &mut self.routes
+                && let Some(route) = routes.get_mut(index)
+            {
+                *route = Err(twice(key));
+            }
+        };
         for (index, key) in self.keys.iter().enumerate() {
-            if places.insert(key.clone(), index).is_some() {
-                let text = format!("{key:?} is named twice in one call");
-                return Err(Error::new(ErrorKind::InvalidArgument, text));
+            if let Some(first) = places.insert(key.clone(), index) {
+                refuse(first, key);
+                refuse(index, key);
             }
         }
         let results = self.keys.iter().map(|_| None).collect();
-        Ok(Box::new(Working { ask: self, places, results, finish }))
+        Box::new(Working { ask: self, places, results, finish })
     }
 }
 
@@ -200,7 +223,7 @@ impl<V: Clone + Send + fmt::Debug + 'static> Ask<(), V> {
     }
 
     /// Ready to begin; the result comes to the promise.
-    pub(super) fn into_single(self, promise: &Arc<Promise<V>>) -> Result<Box<dyn Work>, Error> {
+    pub(super) fn into_single(self, promise: &Arc<Promise<V>>) -> Box<dyn Work> {
         let promise = Arc::clone(promise);
         let missing = || Err(Error::new(ErrorKind::Internal, "the call ended without a result"));
         self.work(Box::new(move |ended| {

@@ -16,7 +16,7 @@ use crate::state::admin::Work;
 const SLACK: Duration = Duration::from_millis(50);
 
 /// A call ready to begin, and where its result comes.
-pub(super) type Begun<T> = Result<(Box<dyn Work>, Arc<Promise<T>>), Error>;
+pub(super) type Begun<T> = (Box<dyn Work>, Arc<Promise<T>>);
 
 type Begin<T, O> = Box<dyn FnOnce(O) -> Begun<T> + Send>;
 
@@ -56,12 +56,10 @@ impl<T: Clone, O> Call<T, O> {
     /// Begins it. Dropped, nobody waits for it; it goes on all the same.
     pub fn send(self) -> Pending<T> {
         let timeout = self.timeout.unwrap_or_else(|| self.admin.api_timeout());
-        let begun = (self.begin)(self.options);
-        let promise = begun.and_then(|(work, promise)| {
-            self.admin.begin(work, timeout)?;
-            Ok(promise)
-        });
-        let promise = promise.unwrap_or_else(|error| Promise::resolved(Err(error)));
+        let (work, promise) = (self.begin)(self.options);
+        if let Err(error) = self.admin.begin(work, timeout) {
+            promise.resolve(Err(error));
+        }
         Pending { promise: Promised(promise), timeout }
     }
 

@@ -98,14 +98,14 @@ pub struct ReplicaInfo {
 impl Admin {
     /// The cluster's id, controller and brokers.
     pub fn describe_cluster(&self) -> Call<ClusterDescription, DescribeClusterOptions> {
-        self.single(|options| Ok(cluster(options)))
+        self.single(cluster)
     }
 
     /// The log folders of these brokers, with the partitions in each; of all brokers if none is
     /// named.
     pub fn describe_log_dirs(&self, brokers: &[i32]) -> Call<Results<i32, Vec<LogDirDescription>>> {
         let brokers = brokers.to_vec();
-        self.each(move |()| Ok(log_dirs(&brokers)))
+        self.each(move |()| log_dirs(&brokers))
     }
 }
 

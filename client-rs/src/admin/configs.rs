@@ -334,7 +334,7 @@ impl Admin {
         resources: &[ConfigResource],
     ) -> Call<Results<ConfigResource, Vec<ConfigEntry>>, DescribeConfigsOptions> {
         let resources = resources.to_vec();
-        self.each(move |options| Ok(describe(resources, options)))
+        self.each(move |options| describe(resources, options))
     }
 
     /// Changes options; those of one resource together or not at all (KIP-339).
@@ -343,7 +343,7 @@ impl Admin {
         changes: &[(ConfigResource, Vec<AlterConfigOp>)],
     ) -> Call<Results<ConfigResource, ()>, ChangeOptions> {
         let changes = changes.to_vec();
-        self.each(move |options: ChangeOptions| Ok(alter(changes, options.validate_only)))
+        self.each(move |options: ChangeOptions| alter(changes, options.validate_only))
     }
 
     /// Sets all options of each resource anew: those that are not named have their defaults again.
@@ -354,13 +354,13 @@ impl Admin {
         configs: &[(ConfigResource, Vec<(String, String)>)],
     ) -> Call<Results<ConfigResource, ()>, ChangeOptions> {
         let configs = configs.to_vec();
-        self.each(move |options: ChangeOptions| Ok(replace(configs, options.validate_only)))
+        self.each(move |options: ChangeOptions| replace(configs, options.validate_only))
     }
 
     /// The things of these kinds that have options; of all kinds if none is named.
     pub fn list_config_resources(&self, kinds: &[ConfigResourceType]) -> Call<Vec<ConfigResource>> {
         let kinds: Vec<i8> = kinds.iter().map(|kind| kind.id()).collect();
-        self.single(move |()| Ok(list(kinds)))
+        self.single(move |()| list(kinds))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Offsets that groups have committed: listed, changed, deleted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::messages::offset_commit_request::{
@@ -21,7 +22,7 @@ use super::groups::to_coordinator;
 use super::partitions::by_topic;
 use super::{Admin, Call, Results};
 use crate::consumer::OffsetAndMetadata;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::admin::Route;
 use crate::state::machine::{Answer, body};
@@ -67,12 +68,13 @@ impl Admin {
         group: &str,
     ) -> Call<GroupOffsets, GroupOffsetsOptions> {
         let group: Arc<str> = Arc::from(group);
-        self.single(move |options| Ok(list(group, options)))
+        self.single(move |options| list(group, options))
     }
 
     /// Commits offsets for a group that has no members.
     ///
-    /// `InUse` if it has: only they may commit then.
+    /// `InUse` if it has: only they may commit then. `InvalidArgument` for an offset below 0 and for
+    /// metadata that no message can carry.
     pub fn alter_consumer_group_offsets(
         &self,
         group: &str,
@@ -80,11 +82,9 @@ impl Admin {
     ) -> Call<Results<TopicPartition, ()>> {
         let (group, offsets) = (Arc::from(group), offsets.to_vec());
         self.each(move |()| {
-            if let Some((at, bad)) = offsets.iter().find(|(_, new)| new.offset < 0) {
-                let text = format!("{} is no offset of {at}", bad.offset);
-                return Err(Error::new(ErrorKind::InvalidArgument, text));
-            }
-            Ok(alter(group, offsets))
+            let faults = offsets.iter().filter_map(|(at, new)| Some((at.clone(), new.fault(at)?)));
+            let faults: BTreeMap<TopicPartition, Error> = faults.collect();
+            alter(group, offsets).checked(|at| faults.get(at).cloned().map_or(Ok(()), Err))
         })
     }
 
@@ -97,7 +97,7 @@ impl Admin {
         partitions: &[TopicPartition],
     ) -> Call<Results<TopicPartition, ()>> {
         let (group, partitions) = (Arc::from(group), partitions.to_vec());
-        self.each(move |()| Ok(delete(group, partitions)))
+        self.each(move |()| delete(group, partitions))
     }
 }
 

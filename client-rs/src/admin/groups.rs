@@ -120,7 +120,7 @@ impl Admin {
             let work = list(options).into_work_with(move |ended| {
                 to.resolve(ended.map(GroupListings::of));
             });
-            Ok((work?, promise))
+            (work, promise)
         })
     }
 
@@ -133,13 +133,13 @@ impl Admin {
         groups: &[&str],
     ) -> Call<Results<String, ClassicGroupDescription>> {
         let groups = owned(groups);
-        self.each(move |()| Ok(describe(groups)))
+        self.each(move |()| describe(groups))
     }
 
     /// Deletes groups with their offsets. `InUse` if one has members, `NotFound` if there is none.
     pub fn delete_consumer_groups(&self, groups: &[&str]) -> Call<Results<String, ()>> {
         let groups = owned(groups);
-        self.each(move |()| Ok(delete(groups)))
+        self.each(move |()| delete(groups))
     }
 }
 

@@ -13,7 +13,7 @@ mod topics;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{AdminConfig, Options};
@@ -21,10 +21,10 @@ use crate::driver::{self, ClientHandle, clock};
 use crate::error::Error;
 use crate::events::{Events, Feed};
 use crate::health::Health;
+use crate::life::Life;
 use crate::process::Process;
 use crate::promise::{Promise, Promised};
 use crate::state::admin::Work;
-use crate::state::guard::lock;
 use crate::state::wake::Wake;
 
 use ask::{Ask, Key};
@@ -84,17 +84,10 @@ struct Own {
     wake: Arc<Wake>,
     /// Resolved when the machine has ended.
     closed: Arc<Promise<()>>,
-    stage: Mutex<Stage>,
+    life: Life,
     events: Arc<Feed>,
     /// The process it was made in: threads do not survive a fork.
     process: Process,
-}
-
-enum Stage {
-    /// Nothing needed the network yet.
-    New,
-    Running(ClientHandle),
-    Closed(Option<ClientHandle>),
 }
 
 /// Some items of a call, for a request of their own.
@@ -122,16 +115,16 @@ impl Admin {
     /// An admin client of these options. Nothing is connected before the first call.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let config = AdminConfig::new(options)?;
-        let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
         Process::watch()?;
         let process = Process::current();
+        let (closed, life) = (Promise::new(), Life::new(process));
         let (face, wake, events) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, events, process }) })
+        Ok(Self { own: Arc::new(Own { config, face, wake, closed, life, events, process }) })
     }
 
     /// Counts since the client was made.
     pub fn stats(&self) -> AdminStats {
-        self.own.face.stats(self.own.handle().map_or(0, |handle| handle.throttled_ms()))
+        self.own.face.stats(self.own.life.throttled_ms())
     }
 
     /// What befalls the client, from now on.
@@ -143,9 +136,9 @@ impl Admin {
 
     /// How the client fares: its connections, and its last error.
     ///
-    /// In a child of the process that made it there is nothing to tell.
+    /// Before the first call, and in a child of the process that made it, there is nothing to tell.
     pub fn health(&self) -> Health {
-        self.own.handle().map(|handle| handle.health()).unwrap_or_default()
+        self.own.life.health()
     }
 
     /// Takes no further call, lets those that are open end, and ends the client.
@@ -191,22 +184,22 @@ impl Admin {
     /// A call with a result for each of its items.
     fn each<K: Key, V: Clone + Send + fmt::Debug + 'static, O: Default>(
         &self,
-        ask: impl FnOnce(O) -> Result<Ask<K, V>, Error> + Send + 'static,
+        ask: impl FnOnce(O) -> Ask<K, V> + Send + 'static,
     ) -> Call<Results<K, V>, O> {
         Call::new(self, move |options| {
             let promise = Promise::new();
-            Ok((ask(options)?.into_work(&promise)?, promise))
+            (ask(options).into_work(&promise), promise)
         })
     }
 
     /// A call with one result.
     fn single<V: Clone + Send + fmt::Debug + 'static, O: Default>(
         &self,
-        ask: impl FnOnce(O) -> Result<Ask<(), V>, Error> + Send + 'static,
+        ask: impl FnOnce(O) -> Ask<(), V> + Send + 'static,
     ) -> Call<V, O> {
         Call::new(self, move |options| {
             let promise = Promise::new();
-            Ok((ask(options)?.into_single(&promise)?, promise))
+            (ask(options).into_single(&promise), promise)
         })
     }
 }
@@ -218,55 +211,27 @@ impl fmt::Debug for Admin {
 }
 
 impl Own {
-    /// Its client, from the first call on; none in a child of the process that made it, where the
-    /// lock may be held for ever.
-    fn handle(&self) -> Option<ClientHandle> {
-        if !self.process.is_current() {
-            return None;
-        }
-        match &*lock(&self.stage) {
-            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
-            Stage::New | Stage::Closed(None) => None,
-        }
-    }
-
     /// Brings the machine to the I/O thread, the first time.
     fn start(&self) -> Result<(), Error> {
-        self.process.check()?;
-        let mut stage = lock(&self.stage);
-        match *stage {
-            Stage::Running(_) => {}
-            Stage::Closed(_) => return Err(Error::closed()),
-            Stage::New => {
-                let (config, face) = (self.config.clone(), Arc::clone(&self.face));
-                let closed = Arc::clone(&self.closed);
-                let wake = Arc::clone(&self.wake);
-                let events = &self.events;
-                let handle = driver::start(&self.config.common, wake, events, move |random| {
-                    Engine::new(&config, face, closed, random)
-                })?;
-                *stage = Stage::Running(handle);
-            }
-        }
-        Ok(())
+        self.life.begin(|| {
+            let (config, face) = (self.config.clone(), Arc::clone(&self.face));
+            let (closed, wake) = (Arc::clone(&self.closed), Arc::clone(&self.wake));
+            driver::start(&self.config.common, wake, &self.events, move |random| {
+                Engine::new(&config, face, closed, random)
+            })
+        })
     }
 
     /// Refuses all calls from now on and has the machine end; its handle, if there is a machine.
-    fn begin_close(&self, timeout: Duration) -> Option<ClientHandle> {
-        let mut stage = lock(&self.stage);
-        let handle = match std::mem::replace(&mut *stage, Stage::Closed(None)) {
-            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle),
-            Stage::New | Stage::Closed(None) => None,
-        };
-        *stage = Stage::Closed(handle.clone());
-        drop(stage);
-        if handle.is_some() {
+    fn begin_close(&self, timeout: Duration) -> Option<&ClientHandle> {
+        let client = self.life.end();
+        if client.is_some() {
             self.face.close(clock::after(timeout));
             self.wake.wake();
         } else {
             self.events.end();
         }
-        handle
+        client
     }
 }
 

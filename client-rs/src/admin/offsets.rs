@@ -125,7 +125,7 @@ impl Admin {
         wanted: &[(TopicPartition, OffsetSpec)],
     ) -> Call<Results<TopicPartition, ListOffsetsResultInfo>, ListOffsetsOptions> {
         let wanted = wanted.to_vec();
-        self.each(move |options: ListOffsetsOptions| Ok(list(wanted, options.isolation_level)))
+        self.each(move |options: ListOffsetsOptions| list(wanted, options.isolation_level))
     }
 
     /// Where these leader epochs ended. Kafka's AdminClient has no such call.
@@ -134,7 +134,7 @@ impl Admin {
         epochs: &[(TopicPartition, i32)],
     ) -> Call<Results<TopicPartition, EpochEndOffset>> {
         let epochs = epochs.to_vec();
-        self.each(move |()| Ok(of_epochs(epochs)))
+        self.each(move |()| of_epochs(epochs))
     }
 }
 

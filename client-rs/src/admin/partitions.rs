@@ -79,7 +79,7 @@ impl Admin {
     ) -> Call<Results<String, ()>, ChangeOptions> {
         let topics: Vec<_> =
             topics.iter().map(|(name, new)| ((*name).to_owned(), new.clone())).collect();
-        self.each(move |options: ChangeOptions| Ok(create(topics, options.validate_only)))
+        self.each(move |options: ChangeOptions| create(topics, options.validate_only))
     }
 
     /// Deletes the records before an offset of each partition; −1 deletes all that are there.
@@ -88,7 +88,7 @@ impl Admin {
         before: &[(TopicPartition, i64)],
     ) -> Call<Results<TopicPartition, DeletedRecords>> {
         let before = before.to_vec();
-        self.each(move |()| Ok(delete_records(before)))
+        self.each(move |()| delete_records(before))
     }
 
     /// The producers that have written to partitions, as far as their leaders remember.
@@ -97,7 +97,7 @@ impl Admin {
         partitions: &[TopicPartition],
     ) -> Call<Results<TopicPartition, Vec<ProducerState>>> {
         let partitions = partitions.to_vec();
-        self.each(move |()| Ok(producers(partitions)))
+        self.each(move |()| producers(partitions))
     }
 }
 

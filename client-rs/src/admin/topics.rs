@@ -148,33 +148,33 @@ pub struct TopicListing {
 impl Admin {
     /// Creates topics; each becomes known to all brokers soon after its result.
     ///
-    /// `AlreadyExists`, `InvalidTopic`, `InvalidRequest` or `PolicyViolation` where one was not.
+    /// `AlreadyExists`, `InvalidTopic`, `InvalidRequest` or `PolicyViolation` where one was not, and
+    /// `InvalidArgument` for one that is named twice: the others are created all the same.
     pub fn create_topics(
         &self,
         topics: &[NewTopic],
     ) -> Call<Results<String, CreatedTopic>, ChangeOptions> {
         let topics = topics.to_vec();
         self.each(move |options: ChangeOptions| {
-            topics.iter().try_for_each(|topic| check_topic(&topic.name))?;
-            Ok(create(topics, options.validate_only))
+            create(topics, options.validate_only).checked(|name| check_topic(name))
         })
     }
 
     /// Deletes topics with all their records. `UnknownTopic` for one that does not exist.
     pub fn delete_topics(&self, names: &[&str]) -> Call<Results<String, ()>> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        self.each(move |()| Ok(delete(names)))
+        self.each(move |()| delete(names))
     }
 
     /// The same for topics of these ids.
     pub fn delete_topics_by_id(&self, ids: &[Uuid]) -> Call<Results<Uuid, ()>> {
         let ids = ids.to_vec();
-        self.each(move |()| Ok(delete_by_id(ids)))
+        self.each(move |()| delete_by_id(ids))
     }
 
     /// All topics that this client may see, by name, those of the brokers' own too.
     pub fn list_topics(&self) -> Call<Vec<TopicListing>> {
-        self.single(|()| Ok(list()))
+        self.single(|()| list())
     }
 
     /// Partitions, leaders and replicas of topics. `UnknownTopic` for one that does not exist.
@@ -182,14 +182,14 @@ impl Admin {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         Call::new(self, move |()| {
             let promise = Promise::new();
-            Ok((describe::by_name(names, &promise)?, promise))
+            (describe::by_name(names, &promise), promise)
         })
     }
 
     /// The same for topics of these ids.
     pub fn describe_topics_by_id(&self, ids: &[Uuid]) -> Call<Results<Uuid, TopicDescription>> {
         let ids = ids.to_vec();
-        self.each(move |()| Ok(describe::by_id(ids)))
+        self.each(move |()| describe::by_id(ids))
     }
 }
 

@@ -14,18 +14,19 @@ impl Consumer {
 
     /// How the consumer fares: its connections, its last error, its buffer, its partitions.
     ///
-    /// In a child of the process that made it there is nothing to tell.
+    /// Before the first call that needs the network nothing is told of connections; in a child of the
+    /// process that made it nothing at all.
     pub fn health(&self) -> Health {
         if !self.own.process.is_current() {
             return Health::default();
         }
-        let handle = self.own.handle();
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let (buffered, partitions) = self.own.face.load();
         Health {
-            buffer_used: bytes(self.stats().buffered),
+            buffer_used: bytes(buffered),
             buffer_max: bytes(self.own.config.memory_bytes),
-            assigned: Some(self.assignment().len()),
-            ..handle.map(|handle| handle.health()).unwrap_or_default()
+            assigned: Some(partitions),
+            ..self.own.life.health()
         }
     }
 }

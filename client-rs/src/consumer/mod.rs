@@ -21,10 +21,10 @@ use std::time::Duration;
 use crate::config::{ConsumerConfig, Options};
 use crate::driver::{self, ClientHandle, clock};
 use crate::error::{Error, ErrorKind};
+use crate::life::Life;
 use crate::process::Process;
 use crate::promise::{self, Promise};
 use crate::record::TopicPartition;
-use crate::state::guard::lock;
 use crate::state::parker::{Parker, Sleeper};
 use crate::state::wake::Wake;
 
@@ -80,17 +80,10 @@ struct Own {
     wake: Arc<Wake>,
     /// Resolved when the machine has ended.
     closed: Arc<Promise<()>>,
-    stage: Mutex<Stage>,
+    life: Life,
     listener: Mutex<Option<Arc<dyn RebalanceListener>>>,
     /// The process it was made in: threads do not survive a fork.
     process: Process,
-}
-
-enum Stage {
-    /// Nothing needed the network yet.
-    New,
-    Running(ClientHandle),
-    Closed(Option<ClientHandle>),
 }
 
 impl Consumer {
@@ -99,11 +92,11 @@ impl Consumer {
         let config = ConsumerConfig::new(options)?;
         let wake = Arc::<Wake>::default();
         let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
-        let (closed, stage) = (Promise::new(), Mutex::new(Stage::New));
         Process::watch()?;
         let process = Process::current();
+        let (closed, life) = (Promise::new(), Life::new(process));
         let listener = Mutex::new(None);
-        Ok(Self { own: Arc::new(Own { config, face, wake, closed, stage, listener, process }) })
+        Ok(Self { own: Arc::new(Own { config, face, wake, closed, life, listener, process }) })
     }
 
     /// How long a call may take that is given no time: `default.api.timeout.ms`.
@@ -265,8 +258,7 @@ impl Consumer {
     /// Counts since the consumer was made.
     pub fn stats(&self) -> ConsumerStats {
         let Some(face) = self.own.live() else { return ConsumerStats::default() };
-        let throttled_ms = self.own.handle().map_or(0, |handle| handle.throttled_ms());
-        ConsumerStats { throttled_ms, ..face.stats() }
+        ConsumerStats { throttled_ms: self.own.life.throttled_ms(), ..face.stats() }
     }
 
     /// Commits what is finished, leaves the group, and ends the consumer.
@@ -307,7 +299,7 @@ impl Consumer {
         result
     }
 
-    fn begin_close(&self, timeout: Duration) -> Option<ClientHandle> {
+    fn begin_close(&self, timeout: Duration) -> Option<&ClientHandle> {
         if self.own.face.is_telling_here() {
             // What is told just now would wait for its own end.
             self.own.face.stop_telling();
@@ -352,15 +344,6 @@ impl Own {
         self.process.is_current().then_some(&self.face)
     }
 
-    /// Its client, from the first call that needed the network on. Not for a child of the process
-    /// that made it.
-    fn handle(&self) -> Option<ClientHandle> {
-        match &*lock(&self.stage) {
-            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle.clone()),
-            Stage::New | Stage::Closed(None) => None,
-        }
-    }
-
     /// What only a consumer with a group can do is refused to one without.
     fn check_group(&self, does: &str) -> Result<(), Error> {
         if self.config.group.is_some() {
@@ -376,37 +359,26 @@ impl Own {
         if let Some(error) = self.face.ended() {
             return Err(error);
         }
-        let mut stage = lock(&self.stage);
-        if matches!(*stage, Stage::New) {
+        self.life.begin(|| {
             let (config, face) = (self.config.clone(), Arc::clone(&self.face));
-            let closed = Arc::clone(&self.closed);
-            let wake = Arc::clone(&self.wake);
-            let events = &self.face.events;
-            let handle = driver::start(&self.config.common, wake, events, move |random| {
+            let (closed, wake) = (Arc::clone(&self.closed), Arc::clone(&self.wake));
+            driver::start(&self.config.common, wake, &self.face.events, move |random| {
                 Engine::new(config, face, closed, random, clock::now())
-            })?;
-            *stage = Stage::Running(handle);
-        }
-        Ok(())
+            })
+        })
     }
 
     /// Refuses all calls from now on and has the machine end; its handle, if there is a machine.
-    fn begin_close(&self, timeout: Duration) -> Option<ClientHandle> {
+    fn begin_close(&self, timeout: Duration) -> Option<&ClientHandle> {
         self.face.close();
-        let mut stage = lock(&self.stage);
-        let handle = match std::mem::replace(&mut *stage, Stage::Closed(None)) {
-            Stage::Running(handle) | Stage::Closed(Some(handle)) => Some(handle),
-            Stage::New | Stage::Closed(None) => None,
-        };
-        *stage = Stage::Closed(handle.clone());
-        drop(stage);
-        if handle.is_some() {
+        let client = self.life.end();
+        if client.is_some() {
             self.face.command_close(clock::after(timeout));
         } else {
             self.closed.resolve(Ok(()));
             self.face.events.end();
         }
-        handle
+        client
     }
 }
 

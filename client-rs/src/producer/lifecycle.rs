@@ -47,7 +47,7 @@ impl Producer {
         let process = self.inner.process;
         if !process.is_current() {
             // Its first poll says so.
-        } else if self.inner.client.get().is_some() && self.inner.face.end().is_none() {
+        } else if self.inner.life.client().is_some() && self.inner.face.end().is_none() {
             let asked = Arc::clone(&signal);
             self.inner.face.command(move |commands| commands.flushes.push(asked));
         } else {
@@ -67,7 +67,7 @@ impl Producer {
         self.inner.process.check()?;
         driver::check_may_wait()?;
         self.begin_close(timeout);
-        let client = self.inner.client.get();
+        let client = self.inner.life.client();
         if client.is_some_and(|client| !client.wait_ended(timeout.saturating_add(CLOSE_GRACE))) {
             let text = format!("the producer did not end within {} ms", timeout.as_millis());
             return Err(Error::new(ErrorKind::Timeout, text).with_hint(
@@ -92,11 +92,9 @@ impl Producer {
     }
 
     fn begin_close(&self, timeout: Duration) {
-        // Under the lock, lest a first record starts the machine behind a close's back.
-        let starting = crate::state::guard::lock(&self.inner.starting);
+        let client = self.inner.life.end();
         self.inner.face.refuse(None);
-        drop(starting);
-        if self.inner.client.get().is_some() {
+        if client.is_some() {
             let by = clock::after(timeout);
             self.inner.face.command(|commands| {
                 commands.close_by = Some(commands.close_by.map_or(by, |known| known.min(by)));
@@ -177,7 +175,7 @@ impl Future for Close {
         let inner = &self.producer.inner;
         inner.process.check()?;
         let ended =
-            inner.client.get().map_or(Poll::Ready(()), |client| client.poll_ended(cx.waker()));
+            inner.life.client().map_or(Poll::Ready(()), |client| client.poll_ended(cx.waker()));
         ended.map(|()| unreported(&inner.face, None))
     }
 }

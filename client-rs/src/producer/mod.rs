@@ -8,7 +8,7 @@ mod room;
 pub(crate) mod stats;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use self::callbacks::Callbacks;
@@ -19,16 +19,16 @@ pub use self::partitioner::{Partitioner, Partitions};
 pub use self::room::Room;
 pub use self::stats::ProducerStats;
 use crate::config::{Options, ProducerConfig};
-use crate::driver::{self, ClientHandle, clock};
+use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind, Outcome};
 use crate::events::Events;
 use crate::health::Health;
+use crate::life::Life;
 use crate::process::Process;
 use crate::record::Record;
 use crate::state::accumulator::memory::{Chunk, Place};
 use crate::state::accumulator::{Accumulator, AppendError, Moment};
 use crate::state::completion::Completion;
-use crate::state::guard::lock;
 use crate::state::parker::{Parker, Sleeper};
 use crate::state::sender::Sender;
 use crate::state::wake::Wake;
@@ -47,9 +47,7 @@ pub struct Producer {
 struct Inner {
     config: ProducerConfig,
     face: Arc<Accumulator>,
-    /// The machine's, once it is started.
-    client: OnceLock<ClientHandle>,
-    starting: Mutex<()>,
+    life: Life,
     process: Process,
 }
 
@@ -58,7 +56,7 @@ impl Drop for Inner {
         if !self.process.is_current() {
             // Left as it is: its locks may be held for ever.
             std::mem::forget(Arc::clone(&self.face));
-        } else if self.client.get().is_some() {
+        } else if self.life.end().is_some() {
             self.face.refuse(None);
             self.face.command(|commands| commands.close_by = Some(clock::now()));
         } else {
@@ -97,8 +95,9 @@ impl Producer {
     fn of(config: ProducerConfig) -> Result<Self, Error> {
         Process::watch()?;
         let face = Accumulator::new(&config, Arc::<Wake>::default());
-        let (client, starting, process) = (OnceLock::new(), Mutex::default(), Process::current());
-        Ok(Self { inner: Arc::new(Inner { config, face, client, starting, process }) })
+        let process = Process::current();
+        let life = Life::new(process);
+        Ok(Self { inner: Arc::new(Inner { config, face, life, process }) })
     }
 
     /// Sends a record, and gives its token. It never waits for the network.
@@ -172,23 +171,23 @@ impl Producer {
 
     /// How the producer fares: its connections, its last error, its buffer.
     ///
-    /// In a child of the process that made it there is nothing to tell.
+    /// Before the first record nothing is told of connections; in a child of the process that made it
+    /// nothing at all.
     pub fn health(&self) -> Health {
         if !self.inner.process.is_current() {
             return Health::default();
         }
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let of_connections = self.inner.client.get().map(ClientHandle::health);
         Health {
             buffer_used: bytes(self.inner.face.memory.used()),
             buffer_max: bytes(self.inner.config.memory_bytes),
-            ..of_connections.unwrap_or_default()
+            ..self.inner.life.health()
         }
     }
 
     /// What it has done since it was made, in numbers.
     pub fn stats(&self) -> ProducerStats {
-        let throttled_ms = self.inner.client.get().map_or(0, ClientHandle::throttled_ms);
+        let throttled_ms = self.inner.life.throttled_ms();
         self.inner.face.counters.read(&self.inner.face.memory, throttled_ms)
     }
 
@@ -217,7 +216,7 @@ impl Producer {
         if !self.inner.process.is_current() {
             return Err(AppendError::Failed(self.forked()));
         }
-        if self.inner.client.get().is_none() {
+        if self.inner.life.client().is_none() {
             self.start().map_err(AppendError::Failed)?;
         }
         let moment = Moment { now_ms, clock: clock::now };
@@ -331,21 +330,12 @@ impl Producer {
     #[cold]
     fn start(&self) -> Result<(), Error> {
         let inner = &*self.inner;
-        let starting = lock(&inner.starting);
-        if inner.client.get().is_some() {
-            return Ok(());
-        }
-        if inner.face.is_refusing() {
-            return Err(inner.face.refusal());
-        }
-        let (config, face) = (inner.config.clone(), Arc::clone(&inner.face));
-        let wake = Arc::clone(&inner.face.wake);
-        let events = &inner.face.events;
-        let client =
-            driver::start(&inner.config.common, wake, events, |_| Sender::new(config, face))?;
-        inner.client.get_or_init(|| client);
-        drop(starting);
-        Ok(())
+        let begun = inner.life.begin(|| {
+            let (config, face) = (inner.config.clone(), Arc::clone(&inner.face));
+            let (wake, events) = (Arc::clone(&inner.face.wake), &inner.face.events);
+            driver::start(&inner.config.common, wake, events, |_| Sender::new(config, face))
+        });
+        begun.map_err(|error| error.with_outcome(Outcome::NotSent))
     }
 }
 

@@ -44,8 +44,8 @@ pub(crate) enum Route {
 /// The items of a call.
 #[derive(Debug)]
 pub(crate) enum Routes {
-    /// These.
-    Each(Vec<Route>),
+    /// These. One that cannot be asked ends at once, with the reason, and keeps no other back.
+    Each(Vec<Result<Route, Error>>),
     /// One for each broker of the cluster, once that is known.
     EachBroker,
 }
@@ -168,7 +168,17 @@ impl Calls {
     pub(crate) fn push(&mut self, mut work: Box<dyn Work>, deadline: Instant, now: Instant) {
         let items = match work.routes() {
             Routes::Each(routes) => {
-                Some(routes.into_iter().map(|route| Item::new(route, now)).collect())
+                let mut items = Vec::with_capacity(routes.len());
+                for (index, route) in routes.into_iter().enumerate() {
+                    items.push(match route {
+                        Ok(route) => Item::new(route, now),
+                        Err(error) => {
+                            work.fail(index, error.with_api(work.api()));
+                            Item::refused(now)
+                        }
+                    });
+                }
+                Some(items)
             }
             Routes::EachBroker => None,
         };
@@ -244,6 +254,7 @@ impl Calls {
     /// Sends the requests of a call that are due.
     fn ask(&mut self, id: u64, call: &mut Call, cx: &mut Context<'_>) {
         let mut due: Vec<(Target, Vec<usize>)> = Vec::new();
+        let mut places: HashMap<(Option<i32>, u64), usize> = HashMap::default();
         let Call { items: Some(items), work, begun, deadline } = call else { return };
         let now = cx.now;
         for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| item.is_due(now)) {
@@ -256,12 +267,16 @@ impl Calls {
                     continue;
                 }
             };
-            if matches!(target, Target::Node(node) if self.quiet.contains_key(&node)) {
+            let node = if let Target::Node(node) = target { Some(node) } else { None };
+            if node.is_some_and(|node| self.quiet.contains_key(&node)) {
                 continue;
             }
-            match due.iter_mut().find(|(known, _)| *known == target) {
-                Some((_, items)) => items.push(index),
-                None => due.push((target, vec![index])),
+            let place = *places.entry((node, item.apart)).or_insert_with(|| {
+                due.push((target, Vec::new()));
+                due.len() - 1
+            });
+            if let Some((_, items)) = due.get_mut(place) {
+                items.push(index);
             }
         }
         for (target, indexes) in due {
@@ -367,12 +382,20 @@ impl Calls {
     ) {
         let unspoken = fault.error.kind() == ErrorKind::UnsupportedVersion;
         let instead = unspoken && call.work.fall_back();
-        for &index in asked {
+        // One item that this broker cannot be asked, or that cannot be written, keeps no other from
+        // being asked: each half is tried by itself.
+        let unsaid = unspoken || fault.error.kind() == ErrorKind::Internal;
+        let halved = unsaid && !instead && !fault.written && asked.len() > 1;
+        let (first, second) = (self.id(), self.id());
+        for (at, &index) in asked.iter().enumerate() {
             let Some(item) = call.items.as_mut().and_then(|items| items.get_mut(index)) else {
                 continue;
             };
             item.begun |= fault.written && call.work.changes();
-            if instead {
+            if halved {
+                item.apart = if at < asked.len() / 2 { first } else { second };
+            }
+            if instead || halved {
                 item.state = State::Waiting { retry_at: cx.now };
             } else if fault.error.retriable() {
                 self.coordinators.handle_lost(&item.route, cx.now);

@@ -17,7 +17,7 @@ use ottla_protocol::messages::metadata_response::{
 use ottla_protocol::{ApiKey, Uuid};
 
 use crate::admin::Results;
-use crate::admin::ask::{Ask, outcome};
+use crate::admin::ask::{Ask, outcome, twice};
 use crate::error::{Error, ErrorKind};
 use crate::promise::Promise;
 use crate::state::admin::{Reading, Route, Routes, Verdict, Work};
@@ -136,18 +136,14 @@ pub(super) fn by_id(ids: Vec<Uuid>) -> Ask<Uuid, TopicDescription> {
 pub(super) fn by_name(
     names: Vec<String>,
     promise: &Arc<Promise<Results<String, TopicDescription>>>,
-) -> Result<Box<dyn Work>, Error> {
+) -> Box<dyn Work> {
     let mut topics: Vec<Topic> = Vec::with_capacity(names.len());
     for (place, name) in names.into_iter().enumerate() {
         topics.push(Topic { name, place, found: None, fault: None });
     }
     // The broker goes by the names' order, and a cursor tells how far it came.
     topics.sort_by(|one, two| one.name.cmp(&two.name));
-    if let Some([twice, _]) = topics.array_windows().find(|[one, two]| one.name == two.name) {
-        let text = format!("{:?} is named twice in one call", twice.name);
-        return Err(Error::new(ErrorKind::InvalidArgument, text));
-    }
-    Ok(Box::new(Pages { topics, by_page: true, promise: Arc::clone(promise) }))
+    Box::new(Pages { topics, by_page: true, promise: Arc::clone(promise) })
 }
 
 struct Topic {
@@ -183,7 +179,13 @@ impl Work for Pages {
     }
 
     fn routes(&mut self) -> Routes {
-        Routes::Each(self.topics.iter().map(|_| Route::Any).collect())
+        let named = |at: Option<usize>| at.and_then(|at| self.topics.get(at)).map(|it| &it.name);
+        let route = |(at, topic): (usize, &Topic)| {
+            let own = Some(&topic.name);
+            let again = named(at.checked_sub(1)) == own || named(at.checked_add(1)) == own;
+            if again { Err(twice(&topic.name)) } else { Ok(Route::Any) }
+        };
+        Routes::Each(self.topics.iter().enumerate().map(route).collect())
     }
 
     fn body(&self, items: &[usize], _timeout_ms: i32) -> Box<dyn Body> {

@@ -8,7 +8,7 @@ use super::Route;
 use super::codes::UNKNOWN_MAX;
 use super::coordinators::Coordinators;
 use crate::error::{Error, ErrorKind};
-use crate::record::TopicPartition;
+use crate::record::{TopicPartition, check_partition};
 use crate::state::machine::{Context, Target};
 
 /// How far an item is.
@@ -33,6 +33,8 @@ pub(super) struct Item {
     pub(super) failures: u32,
     /// Answers in a row by which there is no such topic.
     pub(super) unknown: u32,
+    /// It goes into one request only with those of the same number.
+    pub(super) apart: u64,
     /// The state of the metadata that was last counted there.
     seen: u64,
     /// A broker may have begun it without saying how it ended.
@@ -59,10 +61,18 @@ impl Item {
             attempts: 0,
             failures: 0,
             unknown: 0,
+            apart: 0,
             seen: 0,
             begun: false,
             cause: None,
         }
+    }
+
+    /// One that is never asked.
+    pub(super) const fn refused(now: Instant) -> Self {
+        let mut item = Self::new(Route::Any, now);
+        item.state = State::Over;
+        item
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -134,6 +144,10 @@ impl Item {
     }
 
     fn leader(&mut self, at: &TopicPartition, fresh: bool, cx: &mut Context<'_>) -> Place {
+        // Metadata is asked for all topics together, and one name must not spoil that.
+        if let Err(error) = check_partition(at) {
+            return Place::Never(error);
+        }
         cx.metadata.want(&at.topic, cx.now);
         let cluster = cx.metadata.cluster();
         let Some(topic) = cluster.topics.get(&at.topic) else { return Place::Unknown };

@@ -44,7 +44,13 @@ impl Work for Script {
     }
 
     fn routes(&mut self) -> Routes {
-        if self.each_broker { Routes::EachBroker } else { Routes::Each(self.routes.clone()) }
+        if self.each_broker {
+            return Routes::EachBroker;
+        }
+        let empty = |route: &Route| *route == Route::Coordinator("".into());
+        let refused = || Error::new(ErrorKind::InvalidArgument, "no name");
+        let route = |route| if empty(&route) { Err(refused()) } else { Ok(route) };
+        Routes::Each(self.routes.iter().cloned().map(route).collect())
     }
 
     fn set_brokers(&mut self, brokers: &[i32]) {
@@ -150,6 +156,14 @@ impl Trial {
         let went = self.turn();
         let [one] = went.as_slice() else { panic!("{went:?}") };
         *one
+    }
+
+    /// The items that a request is about.
+    fn asked(&self, token: u64) -> Vec<usize> {
+        match self.calls.asked.get(&token) {
+            Some(Asked::Items { items, .. }) => items.clone(),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn next(&mut self) -> Option<Duration> {
@@ -502,4 +516,59 @@ fn part_of_an_answer_is_followed_by_the_rest_without_a_pause() {
     let (_, token, _) = trial.only();
     trial.say(token, 0, &[(0, Verdict::Done)]);
     assert_eq!(trial.told(), [(0, Ok(()))]);
+}
+
+#[test]
+fn an_item_that_cannot_be_asked_ends_at_once_and_the_others_are_asked() {
+    let mut trial = Trial::new();
+    trial.begin(&[Route::Any, Route::Coordinator("".into()), Route::Any]);
+    let (_, token, _) = trial.only();
+    assert_eq!(trial.told(), [(1, Err(ErrorKind::InvalidArgument))]);
+    trial.say(token, 0, &[(0, Verdict::Done), (2, Verdict::Done)]);
+    trial.turn();
+    assert_eq!(trial.told()[1..], [(0, Ok(())), (2, Ok(()))]);
+    assert!(trial.is_finished());
+}
+
+/// A name that is longer than any message can carry, or one kind of question of many that an old
+/// broker does not know.
+#[test]
+fn an_item_that_a_request_cannot_say_is_told_apart_from_those_that_it_can() {
+    for kind in [ErrorKind::UnsupportedVersion, ErrorKind::Internal] {
+        let mut trial = Trial::new();
+        trial.begin(&vec![Route::Any; 100]);
+        let (mut requests, mut went) = (0, Vec::new());
+        loop {
+            went.extend(trial.turn());
+            let Some((_, token, _)) = went.pop() else { break };
+            requests += 1;
+            let asked = trial.asked(token);
+            if asked.contains(&70) {
+                trial.lose(token, kind, false);
+            } else {
+                let said: Vec<_> = asked.iter().map(|&item| (item, Verdict::Done)).collect();
+                trial.say(token, 0, &said);
+            }
+        }
+        assert!(requests <= 16, "{requests} requests: halves, not one by one");
+        let (good, bad): (Vec<_>, Vec<_>) =
+            trial.told().into_iter().partition(|(_, told)| told.is_ok());
+        assert_eq!((good.len(), bad), (99, vec![(70, Err(kind))]));
+        assert!(trial.is_finished());
+    }
+}
+
+/// Metadata is asked for all topics together: a name that cannot be written would keep every other
+/// from being found.
+#[test]
+fn no_leader_is_looked_for_of_a_topic_that_cannot_be() {
+    let mut trial = Trial::new();
+    let bad = [TopicPartition::new("", 0), TopicPartition::new("x".repeat(40_000), 0)];
+    let bad = bad.map(Route::Leader);
+    trial.begin(&[bad[0].clone(), leader(), bad[1].clone()]);
+    trial.turn();
+    let kind = ErrorKind::InvalidTopic;
+    assert_eq!(trial.told(), [(0, Err(kind)), (2, Err(kind))]);
+    assert!(trial.metadata(1, ErrorCode::NONE, 1));
+    assert_eq!(trial.only().0, Target::Node(1));
 }
