@@ -24,6 +24,8 @@ const ATTEMPTS_MOST: u64 = CLIENTS * (600 * 5 / 4 + 10);
 /// What an attempt may cost at most: its begin, its end, the end of its pause, each seen by the
 /// connection's task and then by its client's.
 const WAKES_AN_ATTEMPT: u64 = 6;
+/// What it may cost that the clients' tasks end unfulfilled, at most.
+const WAKES_OF_THE_ENDS: u64 = CLIENTS * 10;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Peer {
@@ -32,6 +34,9 @@ enum Peer {
     HangsUp,
     SaysNothing,
 }
+
+const PEERS: [Peer; 4] =
+    [Peer::Refuses, Peer::NeverAnswersTheKnock, Peer::HangsUp, Peer::SaysNothing];
 
 struct Away {
     peer: Peer,
@@ -69,22 +74,62 @@ fn options(more: &[(&str, &str)]) -> Options {
     more.iter().fold(first, |all, (name, value)| all.set(name, value).expect("an option"))
 }
 
-/// Three clients that want something for ten minutes; attempts to connect, and wakes of the thread.
-async fn clients_that_want_something(network: Rc<Away>) {
-    let _clients = ottla::sim::enter(network, 7, 1_700_000_000_000);
-    let patient = [("delivery.timeout.ms", "3600000"), ("max.block.ms", "3600000")];
-    let producer = Producer::new(&options(&patient)).expect("a producer");
-    let sent = producer.send(&Record::to("orders").value("v")).expect("there is room");
-    let member = options(&[("group.id", "g"), ("max.poll.interval.ms", "3600000")]);
-    let consumer = Consumer::new(&member).expect("a consumer");
-    consumer.subscribe(&["orders"]).expect("a topic");
-    let admin = Admin::new(&options(&[])).expect("an admin client");
-    let call = admin.describe_cluster().timeout(LONG).send();
-    sleep(LONG).await;
-    drop((call, sent));
+/// For how long the clients want what they cannot have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Patience {
+    TenMinutes,
+    /// After it everything they were asked for has failed.
+    ASecond,
 }
 
-fn ten_minutes(peer: Peer) -> (u64, u64) {
+impl Patience {
+    const fn producers(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::TenMinutes => &[("delivery.timeout.ms", "3600000"), ("max.block.ms", "3600000")],
+            Self::ASecond => &[
+                ("delivery.timeout.ms", "1000"),
+                ("request.timeout.ms", "500"),
+                ("max.block.ms", "1000"),
+            ],
+        }
+    }
+
+    const fn members(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::TenMinutes => &[("group.id", "g"), ("max.poll.interval.ms", "3600000")],
+            Self::ASecond => &[("group.id", "g"), ("max.poll.interval.ms", "1000")],
+        }
+    }
+
+    const fn calls(self) -> Duration {
+        match self {
+            Self::TenMinutes => LONG,
+            Self::ASecond => Duration::from_secs(1),
+        }
+    }
+}
+
+/// Three clients that want something, ten minutes long.
+async fn clients_that_want_something(network: Rc<Away>, patience: Patience) {
+    let _clients = ottla::sim::enter(network, 7, 1_700_000_000_000);
+    let producer = Producer::new(&options(patience.producers())).expect("a producer");
+    let sent = producer.send(&Record::to("orders").value("v")).expect("there is room");
+    let consumer = Consumer::new(&options(patience.members())).expect("a consumer");
+    consumer.subscribe(&["orders"]).expect("a topic");
+    let admin = Admin::new(&options(&[])).expect("an admin client");
+    let call = admin.describe_cluster().timeout(patience.calls()).send();
+    if patience == Patience::ASecond {
+        sent.await.expect_err("nobody is there");
+        call.await.expect_err("nobody is there");
+        sleep(LONG).await;
+    } else {
+        sleep(LONG).await;
+        drop((call, sent));
+    }
+}
+
+/// Attempts to connect, and wakes of the thread.
+fn ten_minutes(peer: Peer, patience: Patience) -> (u64, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -92,7 +137,8 @@ fn ten_minutes(peer: Peer) -> (u64, u64) {
         .expect("a runtime");
     let network = Rc::new(Away { peer, attempts: Cell::new(0), silent: RefCell::default() });
     let local = LocalSet::new();
-    let mut story = pin!(local.run_until(clients_that_want_something(Rc::clone(&network))));
+    let mut story =
+        pin!(local.run_until(clients_that_want_something(Rc::clone(&network), patience)));
     let mut wakes = 0;
     runtime.block_on(poll_fn(|cx| {
         wakes += 1;
@@ -105,12 +151,23 @@ fn ten_minutes(peer: Peer) -> (u64, u64) {
 
 #[test]
 fn clients_without_a_broker_sleep_between_their_attempts() {
-    for peer in [Peer::Refuses, Peer::NeverAnswersTheKnock, Peer::HangsUp, Peer::SaysNothing] {
-        let (attempts, wakes) = ten_minutes(peer);
+    for peer in PEERS {
+        let (attempts, wakes) = ten_minutes(peer, Patience::TenMinutes);
         println!("{peer:?}: {attempts} attempts, {wakes} wakes");
         assert!(attempts >= CLIENTS * 10, "{peer:?}: {attempts} attempts: they go on asking");
         assert!(attempts <= ATTEMPTS_MOST, "{peer:?}: {attempts} attempts");
         let most = attempts * WAKES_AN_ATTEMPT;
+        assert!(wakes <= most, "{peer:?}: {wakes} wakes for {attempts} attempts");
+    }
+}
+
+#[test]
+fn clients_that_found_no_broker_in_time_sleep_afterwards() {
+    for peer in PEERS {
+        let (attempts, wakes) = ten_minutes(peer, Patience::ASecond);
+        println!("{peer:?}: {attempts} attempts, {wakes} wakes");
+        assert!(attempts <= ATTEMPTS_MOST, "{peer:?}: {attempts} attempts");
+        let most = attempts * WAKES_AN_ATTEMPT + WAKES_OF_THE_ENDS;
         assert!(wakes <= most, "{peer:?}: {wakes} wakes for {attempts} attempts");
     }
 }

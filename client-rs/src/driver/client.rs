@@ -46,6 +46,8 @@ pub(crate) struct Client {
     over: Cell<bool>,
     /// Brokers do not know what to do with whom we expect there.
     unchecked: Cell<bool>,
+    #[cfg(feature = "sim")]
+    rest: super::sim::Rest,
 }
 
 struct Inner {
@@ -85,6 +87,8 @@ impl Client {
             inner,
             over: Cell::new(false),
             unchecked: Cell::new(false),
+            #[cfg(feature = "sim")]
+            rest: super::sim::Rest::default(),
         })
     }
 
@@ -93,7 +97,7 @@ impl Client {
         let mut timer = Timer::default();
         poll_fn(|cx| {
             for _ in 0..TURNS_MAX {
-                self.wake.begin();
+                self.see_turn(self.wake.begin());
                 let Some((deadline, busy)) = self.turn() else { return Poll::Ready(()) };
                 if !self.wake.park(cx.waker(), busy) {
                     continue;
@@ -109,6 +113,14 @@ impl Client {
         for link in self.inner.borrow_mut().links.values() {
             link.close();
         }
+    }
+
+    /// A turn begins, since the machines were `told` of something or since its time has come.
+    fn see_turn(&self, told: bool) {
+        #[cfg(feature = "sim")]
+        self.rest.see_turn(told, clock::now());
+        #[cfg(not(feature = "sim"))]
+        let _ = told;
     }
 
     /// One turn of all machines: when the next is due, and whether it comes soon in any case.
@@ -199,6 +211,10 @@ impl Client {
             self.fail();
             return None;
         };
+        #[cfg(feature = "sim")]
+        if !(out.withdrawn.is_empty() && out.requests.is_empty() && out.jobs.is_empty()) {
+            self.rest.see_work();
+        }
         out.withdrawn.into_iter().for_each(|token| self.withdraw(Owner::Machine, token));
         out.requests.into_iter().for_each(|request| self.dispatch(Owner::Machine, request));
         out.jobs.into_iter().for_each(|job| self.start_job(job));

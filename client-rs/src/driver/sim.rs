@@ -1,7 +1,7 @@
 //! What our simulator puts in the place of the network, the clock, the system's random numbers and
 //! the I/O thread: all clients live on its own thread, under the runtime that it drives.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -30,6 +30,32 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn SimStream>>
 pub trait SimNetwork {
     /// Opens a connection, or says within `wait` why there is none.
     fn connect(&self, host: &str, port: u16, wait: Duration) -> Connecting;
+}
+
+/// Turns for nothing, one after the other, at most: a client that has more of them spins.
+const IDLE_MAX: u32 = 50;
+/// A turn within so short a time of the one before it comes too soon to be for nothing.
+const SOON: Duration = Duration::from_millis(2);
+
+/// Whether a client sleeps while there is nothing to do.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    last: Cell<Option<Instant>>,
+    idle: Cell<u32>,
+}
+
+impl Rest {
+    /// A turn begins: the client was `told` of something, or its time has come.
+    pub(crate) fn see_turn(&self, told: bool, now: Instant) {
+        let soon = self.last.replace(Some(now)).is_some_and(|last| now < last + SOON);
+        self.idle.set(if soon && !told { self.idle.get() + 1 } else { 0 });
+        assert!(self.idle.get() <= IDLE_MAX, "a client spins: its time comes again and again");
+    }
+
+    /// A turn has sent something out.
+    pub(crate) fn see_work(&self) {
+        self.idle.set(0);
+    }
 }
 
 struct World {

@@ -70,6 +70,10 @@ impl Future for Room {
         if place.poll(Sleeper::Task(cx.waker().clone())) {
             if let Some(place) = this.place.take() {
                 place.leave_room(now + KEPT);
+                if memory.is_awaited() {
+                    // Somebody must see when it was left in vain.
+                    this.face.wake.wake();
+                }
             }
             return Poll::Ready(Ok(()));
         }

@@ -45,10 +45,12 @@ impl Wake {
         }
     }
 
-    /// The machines run: what is put there from now on makes [`Wake::park`] refuse.
-    pub(crate) fn begin(&self) {
-        self.word.swap(BUSY, Ordering::SeqCst);
+    /// The machines run: what is put there from now on makes [`Wake::park`] refuse. Whether they were
+    /// told of something.
+    pub(crate) fn begin(&self) -> bool {
+        let before = self.word.swap(BUSY, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        before == SIGNALLED
     }
 
     /// Goes to sleep, or refuses since something was put there after [`Wake::begin`].

@@ -229,7 +229,7 @@ impl Memory {
         Some(self.chunk(bytes))
     }
 
-    fn reclaim(&self, over: impl Fn(&Left) -> bool) {
+    fn reclaim(&self, mut over: impl FnMut(&Left) -> bool) {
         let mut bytes = 0;
         let mut left = lock(&self.left);
         left.retain(|left| {
@@ -242,12 +242,13 @@ impl Memory {
         self.release(bytes);
     }
 
-    /// Takes those off the queue whose time is over, and gives them room that was left in vain.
-    pub(crate) fn expire(&self, now: Instant) {
+    /// Takes those off the queue whose time is over, and gives them room that was left in vain; when
+    /// the next time of either is over.
+    pub(crate) fn expire(&self, now: Instant) -> Option<Instant> {
         if !self.is_awaited() {
-            return;
+            return None;
         }
-        let mut over = Vec::new();
+        let (mut over, mut next) = (Vec::new(), None);
         {
             let mut line = lock(&self.line);
             line.waiting.retain(|waiter| {
@@ -256,6 +257,8 @@ impl Memory {
                     waiter.expired.store(true, Ordering::Release);
                     self.waiters.fetch_sub(1, Ordering::Relaxed);
                     over.push(Arc::clone(waiter));
+                } else {
+                    next = next.into_iter().chain(waiter.deadline).min();
                 }
                 !late
             });
@@ -263,7 +266,14 @@ impl Memory {
         for waiter in over {
             waiter.wake();
         }
-        self.reclaim(|left| left.until <= now);
+        self.reclaim(|left| {
+            let over = left.until <= now;
+            if !over {
+                next = next.into_iter().chain([left.until]).min();
+            }
+            over
+        });
+        next
     }
 
     /// A place in the queue for room of so many bytes, until a time.

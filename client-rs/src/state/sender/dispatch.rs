@@ -40,13 +40,12 @@ impl Sender {
         if !node.takes(cx.now) {
             return false;
         }
-        node.muted_until = None;
         let idle = node.in_flight == 0;
         let first = node.requests.checked_rem(keys.len()).unwrap_or(0);
         let (before, after) = keys.split_at(first);
         let mut parts: Vec<(Part, Vec<Bytes>)> = Vec::new();
         let (mut bytes, mut raw_bytes) = (0, 0);
-        let mut over_at = None;
+        let (mut over_at, mut ended) = (None, false);
         for &key in after.iter().chain(before) {
             self.take_open(key, idle, cx);
             let numbering = self.identity.numbering();
@@ -55,8 +54,13 @@ impl Sender {
             if !parts.is_empty() && bytes + len > self.config.request_bytes_max {
                 continue;
             }
-            let again = partition.queue.retry_at().is_some();
-            let Some(batch) = partition.queue.begin(numbering) else { continue };
+            let again = partition.queue.retry_at(numbering).is_some();
+            let Some(batch) = partition.queue.begin(numbering) else {
+                // It cannot be sealed. Those behind it are looked at next.
+                self.finish(key);
+                ended = true;
+                continue;
+            };
             let over = batch.opened_at + self.config.delivery_timeout;
             over_at = Some(over_at.map_or(over, |first: Instant| first.min(over)));
             let (batch, pieces, raw_len) = (batch.id(), batch.pieces(), batch.raw_len());
@@ -65,7 +69,7 @@ impl Sender {
             parts.push((partition.part(key, batch), pieces));
             add(&self.face.counters.retries, u64::from(again));
         }
-        let Some(over_at) = over_at else { return false };
+        let Some(over_at) = over_at else { return ended };
         self.send(id, parts, (bytes, raw_bytes), over_at, cx);
         true
     }

@@ -131,6 +131,8 @@ impl Sender {
             });
             self.finish(key);
         }
+        // Answers that still come find nothing that they are about.
+        self.nodes.values_mut().for_each(|node| node.in_flight = 0);
         self.open.clear();
         self.unbegun.clear();
         self.jobs.clear();

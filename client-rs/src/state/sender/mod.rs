@@ -2,6 +2,7 @@
 
 mod answers;
 pub(crate) mod batch;
+mod deadlines;
 mod dispatch;
 mod flush;
 pub(crate) mod identity;
@@ -26,7 +27,7 @@ use self::batch::Batch;
 use self::flush::Flushes;
 use self::identity::Identity;
 use self::produce::Part;
-use self::queue::{Limits, Numbering};
+use self::queue::Limits;
 use self::topics::{KnownTopic, Partition};
 use super::accumulator::Accumulator;
 use super::backoff::Backoff;
@@ -42,8 +43,6 @@ use crate::state::hash::HashMap;
 const INLINE_BYTES_MAX: usize = 8 * 1024;
 /// Requests open to one broker.
 const REQUESTS_MAX: usize = 64;
-/// How often room is handed on while somebody waits for it.
-const MEMORY_TICK: Duration = Duration::from_millis(5);
 
 /// A broker that leads partitions of ours.
 #[derive(Debug, Default)]
@@ -99,6 +98,10 @@ pub(crate) struct Sender {
     /// Batches taken and not resolved.
     outstanding: BTreeSet<u64>,
     flushes: Flushes,
+    /// When a batch was seen begun, or an answer came, last.
+    news_at: Option<Instant>,
+    /// Until when what is only begun need not wake the machine.
+    busy_until: Option<Instant>,
     close_by: Option<Instant>,
     ended: bool,
     taken: VecDeque<super::accumulator::batch::OpenBatch>,
@@ -127,6 +130,8 @@ impl Sender {
             leaders_changed: false,
             outstanding: BTreeSet::new(),
             flushes: Flushes::default(),
+            news_at: None,
+            busy_until: None,
             close_by: None,
             ended: false,
             taken: VecDeque::new(),
@@ -158,6 +163,9 @@ impl Sender {
     fn collect(&mut self, cx: &mut Context<'_>) {
         let mut slots = Vec::new();
         self.face.take_ready(&mut slots);
+        if !slots.is_empty() {
+            self.news_at = Some(cx.now);
+        }
         let mut last: Option<Arc<str>> = None;
         for slot in slots {
             if last.as_ref() != Some(&slot.topic) {
@@ -261,51 +269,6 @@ impl Sender {
             self.identity.renew();
         }
     }
-
-    /// When something will be due by itself.
-    fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let mut next = Earliest::default();
-        next.add(self.close_by);
-        next.add(self.identity.poll_timeout());
-        if self.face.memory.is_awaited() {
-            next.add(Some(now + MEMORY_TICK));
-        }
-        if self.is_busy() {
-            // What is only begun meanwhile is not told of, and must be looked for.
-            next.add(Some(now + self.config.linger.max(Duration::from_millis(1))));
-        }
-        next.add(self.nodes.values().filter_map(|node| node.muted_until).min());
-        next.add(self.away_at());
-        for (_, opened_at, _) in self.face.staged() {
-            next.add(Some(opened_at + self.config.topic_timeout()));
-        }
-        for partition in self.active.iter().filter_map(|&key| self.partitions.get(key)) {
-            // Without a leader, or one that takes nothing now, other news bring the next turn.
-            let node = partition.leader.and_then(|id| self.nodes.get(&id));
-            let takes = node.is_some_and(|node| node.takes(now));
-            next.add(partition.queue.retry_at().filter(|_| takes));
-            next.add(partition.queue.expires_at());
-            if let Some(open) = partition.open {
-                next.add(Some(open.opened_at + self.config.delivery_timeout));
-                let takes = takes && partition.queue.is_drained() && partition.queue.takes_new();
-                if takes && self.identity.numbering() != Numbering::Unknown {
-                    next.add(Some(open.opened_at + self.config.linger));
-                }
-            }
-        }
-        // A deadline that is over and could not be met is met by another event.
-        next.0.map(|at| at.max(now + Duration::from_micros(500)))
-    }
-}
-
-/// The earliest of some times.
-#[derive(Default)]
-struct Earliest(Option<Instant>);
-
-impl Earliest {
-    fn add(&mut self, at: Option<Instant>) {
-        self.0 = self.0.into_iter().chain(at).min();
-    }
 }
 
 /// The error of a batch that was not delivered in time.
@@ -336,12 +299,13 @@ impl Machine for Sender {
             return Next::Ended;
         }
         self.face.memory.grant();
-        self.face.memory.expire(cx.now);
+        let room_at = self.face.memory.expire(cx.now);
+        self.unmute(cx.now);
         self.take_in(cx, || {});
         self.learn(cx);
         self.withdraw_overdue(cx);
         self.expire_and_settle(cx);
-        if self.face.has_staged() || !self.topics.is_empty() {
+        if self.wants_identity() {
             self.ask_identity(cx);
         }
         self.produce(cx);
@@ -350,7 +314,8 @@ impl Machine for Sender {
         if self.close_by.is_some_and(|_| self.close(cx)) {
             return Next::Ended;
         }
-        self.next_deadline(cx.now).map_or(Next::Wait, Next::At)
+        self.see_busy(cx.now);
+        self.next_deadline(cx.now, room_at).map_or(Next::Wait, Next::At)
     }
 
     fn handle_begun(&mut self, token: u64) {
@@ -370,6 +335,7 @@ impl Machine for Sender {
     fn handle_response(&mut self, token: u64, reply: Reply, cx: &mut Context<'_>) {
         self.unbegun.remove(&token);
         if let Some(open) = self.open.remove(&token) {
+            self.news_at = Some(cx.now);
             self.handle_produce(open, reply, cx);
         } else if self.identity.is_asked(token)
             && let Err(error) = self.identity.handle_response(&reply, cx.now, cx.random)
@@ -390,9 +356,7 @@ impl Machine for Sender {
     }
 
     fn is_busy(&self) -> bool {
-        !self.nodes.is_empty()
-            && self.identity.numbering() != Numbering::Unknown
-            && self.nodes.values().all(|node| node.in_flight > 0)
+        self.busy_until.is_some()
     }
 
     fn fail(&mut self, error: &Error) {

@@ -160,9 +160,19 @@ impl Queue {
         self.repair == Repair::None && self.sent.len() < most && self.sent.iter().all(open)
     }
 
+    /// Whether it is known which numbers the next batch goes out under.
+    fn is_numbered(&self, numbering: Numbering) -> bool {
+        self.repair == Repair::None && (self.own.is_some() || numbering != Numbering::Unknown)
+    }
+
+    /// Whether the next batch to go out is one that is sent again.
+    fn is_again(&self) -> bool {
+        self.sent.front().is_some_and(|head| matches!(head.state, State::Waiting))
+    }
+
     /// Whether something could go out now, and the bytes it has.
     pub(crate) fn next_len(&self, now: Instant, numbering: Numbering) -> Option<usize> {
-        if self.repair != Repair::None || (self.own.is_none() && numbering == Numbering::Unknown) {
+        if !self.is_numbered(numbering) {
             return None;
         }
         match self.sent.front() {
@@ -177,22 +187,22 @@ impl Queue {
         }
     }
 
-    /// When a failed batch may go out again.
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at.filter(|_| self.is_alone())
+    /// When a failed batch may go out again, if it waits for nothing else than that time.
+    pub(crate) fn retry_at(&self, numbering: Numbering) -> Option<Instant> {
+        let waits = self.is_again() && self.is_alone() && self.is_numbered(numbering);
+        self.retry_at.filter(|_| waits)
     }
 
-    /// When the first batch's time is over.
+    /// When the time of the first batch that can still end by it is over.
     pub(crate) fn expires_at(&self) -> Option<Instant> {
-        let told = |batch: &&Batch| matches!(batch.state, State::Expired | State::Forgotten);
-        let mut batches = self.sent.iter().chain(&self.waiting);
-        let first = batches.find(|batch| !told(batch));
+        let open = |batch: &&Batch| matches!(batch.state, State::Waiting | State::Sent);
+        let first = self.sent.iter().chain(&self.waiting).find(open);
         first.map(|batch| batch.opened_at + self.limits.delivery_timeout)
     }
 
     /// The batch that goes out now, sealed; [`Queue::next_len`] said that there is one.
     pub(crate) fn begin(&mut self, numbering: Numbering) -> Option<&Batch> {
-        let again = self.sent.front().is_some_and(|head| matches!(head.state, State::Waiting));
+        let again = self.is_again();
         if !again {
             let mut batch = self.waiting.pop_front()?;
             if self.own.is_none()

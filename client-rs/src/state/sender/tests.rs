@@ -31,6 +31,7 @@ use crate::state::parker::Signal;
 mod brokers;
 mod fates;
 mod flushing;
+mod idle;
 mod order;
 mod sending;
 mod sticking;
@@ -127,8 +128,14 @@ impl Trial {
         call(&mut self.sender, &mut cx)
     }
 
+    /// A turn, which does all that is due: a second one at the same time finds nothing to do.
     fn turn(&mut self) {
         self.next = self.call(Machine::turn);
+        let made = [self.requests.len(), self.jobs.len(), self.withdrawn.len()];
+        let next = self.call(Machine::turn);
+        let more = [self.requests.len(), self.jobs.len(), self.withdrawn.len()];
+        assert_eq!((next, more), (self.next, made), "a turn leaves something that is due");
+        assert!(!matches!(next, Next::At(at) if at <= self.now), "what is due is done");
     }
 
     fn send_to(&mut self, partition: i32, value: &str) -> Token {
