@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ottla::{Completed, Completions, Delivery, Error, ErrorKind, Sent};
+use ottla::{Completed, Completions, Delivery, Error, ErrorKind, Sent, Stamp};
 
 use crate::error::{c_text, ottla_error_t};
 use crate::record::ottla_result_t;
@@ -50,8 +50,8 @@ struct Waiting {
     queue: Arc<Completions>,
     /// Somebody is to be told.
     wanted: bool,
-    /// Of each batch of the core: index and opaque of its records that are to be reported.
-    batches: HashMap<u64, Vec<(u32, Opaque)>>,
+    /// Of each batch of the core: stamp and opaque of its records that are to be reported.
+    batches: HashMap<u64, Vec<(Stamp, Opaque)>>,
     refused: Vec<Refused>,
 }
 
@@ -124,7 +124,7 @@ impl Reports {
     /// Has a record reported when its result is known.
     pub(crate) fn watch(&self, sent: &Sent, opaque: *mut c_void) {
         // Noted before the queue hears of it, lest its batch is drained between.
-        let noted = (sent.index(), Opaque(opaque));
+        let noted = (sent.stamp(), Opaque(opaque));
         let queue = {
             let mut waiting = self.waiting();
             if !waiting.wanted {
@@ -204,7 +204,7 @@ impl Reports {
             return Vec::new();
         };
         // Threads that send into one batch note their records as they come to it.
-        noted.sort_by_key(|&(index, _)| index);
+        noted.sort_by_key(|(stamp, _)| stamp.index);
         let mut results = Vec::with_capacity(noted.len());
         batch.take_results(&mut noted, |opaque, result| results.push((opaque, result)));
         if !noted.is_empty() {

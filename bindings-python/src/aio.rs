@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::boundary::guard;
 use crate::error::{self, OrRaise as _};
+use crate::producer::Sent;
 use crate::record::Delivery;
 use crate::signal::EventFd;
 
@@ -97,8 +98,8 @@ impl Completed {
     }
 
     /// A record's delivery, or its error as an object; None if it has not ended.
-    fn result(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
-        guard(py, || match self.0.result(index) {
+    fn result(&self, py: Python<'_>, sent: &Sent) -> PyResult<Option<Py<PyAny>>> {
+        guard(py, || match self.0.result(sent.stamp(py)?) {
             None => Ok(None),
             Some(Ok(delivery)) => Ok(Some(Py::new(py, Delivery::new(delivery))?.into_any())),
             Some(Err(failed)) => Ok(Some(error::instance(py, &failed)?.unbind())),

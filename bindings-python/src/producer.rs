@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ottla::{ErrorKind, Producer as Core, Record as CoreRecord, Sent as CoreSent, SentMany};
+use ottla::{ErrorKind, Producer as Core, Record as CoreRecord, Sent as CoreSent, SentMany, Stamp};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -275,6 +275,11 @@ impl Sent {
     fn new(core: CoreSent) -> Self {
         Self(Held::new(core))
     }
+
+    /// What its batch is asked by when that comes out of the signal's queue.
+    pub(crate) fn stamp(&self, py: Python<'_>) -> PyResult<Stamp> {
+        Ok(self.0.get(py)?.stamp())
+    }
 }
 
 #[pymethods]
@@ -314,12 +319,12 @@ impl Sent {
         })
     }
 
-    /// Has the signal told when the record's batch ends: the batch's number, and the record's.
-    fn _notify(&self, py: Python<'_>, signal: &Signal) -> PyResult<(u64, u32)> {
+    /// Has the signal told when the record's batch ends; gives the batch's number.
+    fn _notify(&self, py: Python<'_>, signal: &Signal) -> PyResult<u64> {
         guard(py, || {
             let core = self.0.get(py)?;
             core.notify(signal.completions());
-            Ok((core.batch_id(), core.index()))
+            Ok(core.batch_id())
         })
     }
 }

@@ -66,4 +66,4 @@ pub use producer::{
 };
 pub use record::{Delivery, Header, Record, TopicPartition};
 pub use serial::{BigEndian, Plain, SerialError, Serializer, Typed};
-pub use state::completion::{Completed, Completions};
+pub use state::completion::{Completed, Completions, Stamp};

@@ -1,4 +1,4 @@
-//! What sending allocates: something for a batch, nothing for a record.
+//! What sending allocates: something for a batch, nothing for a record; and what it holds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clients::producer;
 use elsewhere::BrokerElsewhere;
-use ottla::{Header, Producer, Record};
+use ottla::{ErrorKind, Header, Producer, Record};
 use patience::{LIMIT, wait_until};
 use scripted::{Script, ScriptedBroker, TOPIC};
 
@@ -35,6 +35,8 @@ struct Thread {
 static COUNTS: [Thread; THREADS] =
     [const { Thread { id: AtomicI32::new(0), count: AtomicU64::new(0) } }; THREADS];
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
+/// Bytes that the process has allocated and not freed.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static PLACE: Cell<Option<usize>> = const { Cell::new(None) };
@@ -59,11 +61,13 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        HELD.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -173,6 +177,42 @@ fn sending_costs_no_more_with_ten_thousand_topics_known() {
         assert!(io <= 64 * batches, "{io} allocations for {batches} batches");
     }
     producer.close(LIMIT).unwrap();
+}
+
+/// Records with next to nothing in them: what is kept beside each would be most of it.
+#[test]
+fn what_is_held_for_records_with_times_of_their_own_is_counted_in_buffer_memory() {
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    for known in [true, false] {
+        let broker = BrokerElsewhere::in_memory(&[]);
+        let topic = broker.topic(1);
+        let options = [("buffer.memory", "2097152"), ("max.block.ms", "600000")];
+        let producer = producer(broker.bootstrap(), &options);
+        if known {
+            producer.send(&Record::to(&topic)).unwrap().wait(LIMIT).unwrap();
+            wait_until("room given back", || producer.stats().memory_used == 0);
+        }
+        broker.process().hold();
+        let before = HELD.load(Ordering::SeqCst);
+        let mut records = 0;
+        // Each has another time than the one before.
+        let error = loop {
+            match producer.try_send(&Record::to(&topic).timestamp(records % 2)) {
+                Ok(_dropped) => records += 1,
+                Err(error) => break error,
+            }
+        };
+        let held = HELD.load(Ordering::SeqCst).saturating_sub(before);
+        let stats = producer.stats();
+        let used = usize::try_from(stats.memory_used).unwrap();
+        println!("{records} records, known: {known}: {held} bytes held, {used} counted");
+        assert_eq!(error.kind(), ErrorKind::BufferFull);
+        assert!(records > 20_000 && used > 1_900_000, "{stats:?}");
+        assert!(held < used + used / 8, "{held} bytes are held, and {used} of them are counted");
+        broker.process().let_go();
+        producer.flush(LIMIT).unwrap();
+        producer.close(LIMIT).unwrap();
+    }
 }
 
 #[test]

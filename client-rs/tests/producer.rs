@@ -56,7 +56,7 @@ fn a_delivery_says_where_the_record_is_in_every_way_of_sending() {
         wait_until("the queue's wake", || called.load(Ordering::SeqCst) > 0);
         let done = queue.drain(10);
         assert_eq!(done[0].batch_id(), sent.batch_id());
-        check(done[0].result(sent.index()).unwrap().unwrap(), 4, Some(9));
+        check(done[0].result(sent.stamp()).unwrap().unwrap(), 4, Some(9));
         producer.close(LIMIT).unwrap();
     });
 }

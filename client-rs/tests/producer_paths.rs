@@ -52,7 +52,7 @@ fn send_by_every_way(producer: &Producer, topic: &str) -> Vec<Delivery> {
     told.recv_timeout(LIMIT).unwrap();
     let ended = queue.drain(1).pop().unwrap();
     assert_eq!(ended.batch_id(), sent.batch_id());
-    deliveries.push(ended.result(sent.index()).unwrap().unwrap());
+    deliveries.push(ended.result(sent.stamp()).unwrap().unwrap());
     // Nobody waits for this one, and it is delivered all the same.
     drop(producer.send(&record).unwrap());
     producer.flush(LIMIT).unwrap();

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use clients::{member, producer};
 use cluster::Cluster;
-use ottla::{Completions, Producer, Record, Sent};
+use ottla::{Completions, Producer, Record, Sent, Stamp};
 use patience::{LIMIT, block_on, block_on_counted, wait_until};
 
 const RECORDS: u32 = 100_000;
@@ -117,12 +117,12 @@ fn a_queue_of_ended_batches_is_signalled_once_a_batch_at_most() {
     // Known first, so that no record goes by way of the staging batch.
     send(&producer, &topic, 0).wait(LIMIT).unwrap();
     let (mut sent, mut delivered) = (0, 0);
-    let mut open = std::collections::BTreeMap::<u64, Vec<u32>>::new();
+    let mut open = std::collections::BTreeMap::<u64, Vec<Stamp>>::new();
     while delivered < RECORDS {
         while sent - delivered < 1_000 && sent < RECORDS {
             let token = send(&producer, &topic, sent);
             token.notify(&queue);
-            open.entry(token.batch_id()).or_default().push(token.index());
+            open.entry(token.batch_id()).or_default().push(token.stamp());
             sent += 1;
         }
         while queue.is_empty() {
@@ -130,9 +130,9 @@ fn a_queue_of_ended_batches_is_signalled_once_a_batch_at_most() {
         }
         for batch in queue.drain(usize::MAX) {
             // A batch that had ended when a record was asked about comes once more.
-            for index in open.remove(&batch.batch_id()).unwrap_or_default() {
-                let delivery = batch.result(index).unwrap().unwrap();
-                assert_eq!(delivery.offset, batch.base_offset().unwrap() + i64::from(index));
+            for stamp in open.remove(&batch.batch_id()).unwrap_or_default() {
+                let delivery = batch.result(stamp).unwrap().unwrap();
+                assert_eq!(delivery.offset, batch.base_offset().unwrap() + i64::from(stamp.index));
                 delivered += 1;
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use napi::bindgen_prelude::{Array, BigInt64Array, Env, Int32Array, Object};
-use ottla::{Completed, Delivery, Error, Sent};
+use ottla::{Completed, Delivery, Error, Sent, Stamp};
 
 use crate::boundary::Fault;
 use crate::error;
@@ -39,7 +39,7 @@ struct Slot {
 
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    index: u32,
+    stamp: Stamp,
     whose: Place,
 }
 
@@ -99,7 +99,7 @@ impl Pending {
             }
             Whose::Row { report, row } => Place::Row { report, row },
         };
-        slot.open.push(Open { index: sent.index(), whose });
+        slot.open.push(Open { stamp: sent.stamp(), whose });
         int(number)
     }
 
@@ -197,7 +197,7 @@ impl Pending {
         let topic = slot.topic.cast_signed();
         let mut open = std::mem::take(&mut slot.open);
         open.retain(|record| {
-            let Some(result) = batch.result(record.index) else { return true };
+            let Some(result) = batch.result(record.stamp) else { return true };
             match record.whose {
                 Place::Promise(place) => told.push([int(number), place, topic], result),
                 Place::Row { report, row } => self.settle_row(report, row, result),

@@ -25,7 +25,7 @@ class Reactor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._left = False
         self._calls: dict[int, asyncio.Future[None]] = {}
-        self._records: dict[int, list[tuple[int, asyncio.Future[Delivery]]]] = {}
+        self._records: dict[int, list[tuple[Sent, asyncio.Future[Delivery]]]] = {}
 
     def bind(self) -> asyncio.AbstractEventLoop:
         """Give the running loop, which is the client's from the first call on."""
@@ -70,8 +70,8 @@ class Reactor:
     def deliver(self, sent: Sent) -> asyncio.Future[Delivery]:
         """Ask for a record's result."""
         future: asyncio.Future[Delivery] = self.bind().create_future()
-        batch, index = sent._notify(self.signal)
-        self._records.setdefault(batch, []).append((index, future))
+        batch = sent._notify(self.signal)
+        self._records.setdefault(batch, []).append((sent, future))
         return future
 
     def _ready(self) -> None:
@@ -79,13 +79,13 @@ class Reactor:
         batches, calls = self.signal.drain()
         for batch in batches:
             open_ = []
-            for index, future in self._records.pop(batch.batch, ()):
+            for sent, future in self._records.pop(batch.batch, ()):
                 if future.done():
                     continue
-                result = batch.result(index)
+                result = batch.result(sent)
                 if result is None:
                     # Records of a topic that was not known yet end in different batches.
-                    open_.append((index, future))
+                    open_.append((sent, future))
                 elif isinstance(result, Delivery):
                     future.set_result(result)
                 else:

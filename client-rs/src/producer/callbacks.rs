@@ -12,7 +12,7 @@ use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::record::{Delivery, Record};
-use crate::state::completion::{Completed, Completion, Completions, Who};
+use crate::state::completion::{Completed, Completion, Completions, Stamp, Who};
 use crate::state::guard::lock;
 use crate::state::hash::HashMap;
 use crate::state::parker::{Parker, Sleeper};
@@ -75,8 +75,8 @@ struct Shared<T> {
 
 /// Records whose callbacks have not run.
 struct Noted<T> {
-    /// By the number of the batch they were written into: index there, and what was given along.
-    batches: HashMap<u64, Vec<(u32, T)>>,
+    /// By the number of the batch they were written into: stamp there, and what was given along.
+    batches: HashMap<u64, Vec<(Stamp, T)>>,
     /// How many they are, with those whose callback runs.
     records: usize,
     /// Who waits for them.
@@ -120,7 +120,7 @@ impl<T: Send + 'static> Callbacks<T> {
     pub fn send(&self, record: &Record<'_>, opaque: T) -> Result<(), Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
         let mut opaque = Some(opaque);
-        let keep = &mut |batch: &Arc<Completion>, index| self.note(batch, index, opaque.take());
+        let keep = &mut |batch: &Arc<Completion>, stamp| self.note(batch, stamp, opaque.take());
         self.producer.send_by(record, now_ms, &mut None, keep)
     }
 
@@ -128,7 +128,7 @@ impl<T: Send + 'static> Callbacks<T> {
     /// it.
     pub fn try_send(&self, record: &Record<'_>, opaque: T) -> Result<(), Error> {
         let mut opaque = Some(opaque);
-        let keep = &mut |batch: &Arc<Completion>, index| self.note(batch, index, opaque.take());
+        let keep = &mut |batch: &Arc<Completion>, stamp| self.note(batch, stamp, opaque.take());
         self.producer.try_send_by(record, keep)
     }
 
@@ -163,14 +163,14 @@ impl<T: Send + 'static> Callbacks<T> {
 
     /// Notes a record while nobody else can write behind it, so that its batch's records are noted
     /// in their order, and all before the batch can end.
-    fn note(&self, batch: &Arc<Completion>, index: u32, opaque: Option<T>) {
+    fn note(&self, batch: &Arc<Completion>, stamp: Stamp, opaque: Option<T>) {
         let Some(opaque) = opaque else { return };
         let mut noted = lock(&self.shared.noted);
-        noted.batches.entry(batch.id()).or_default().push((index, opaque));
+        noted.batches.entry(batch.id()).or_default().push((stamp, opaque));
         noted.records += 1;
         drop(noted);
         let who = Who::Queue(Arc::clone(&self.shared.queue), Arc::clone(batch));
-        let open = batch.register(index, who);
+        let open = batch.register(stamp.index, who);
         debug_assert!(open, "a batch that is written into has not ended");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::driver::{self, clock};
 use crate::error::{Error, ErrorKind};
 use crate::record::Delivery;
-use crate::state::completion::{Completion, Completions, Who};
+use crate::state::completion::{Completion, Completions, Stamp, Who};
 use crate::state::parker::{Parker, Sleeper};
 
 /// A record that was sent. Dropped, nobody waits for it; it is delivered all the same.
@@ -18,15 +18,15 @@ use crate::state::parker::{Parker, Sleeper};
 #[derive(Clone)]
 pub struct Sent {
     batch: Arc<Completion>,
-    index: u32,
+    stamp: Stamp,
     /// The task that is told, if one is.
     task: Option<Waker>,
 }
 
 impl Sent {
     #[inline]
-    pub(crate) const fn of(batch: Arc<Completion>, index: u32) -> Self {
-        Self { batch, index, task: None }
+    pub(crate) const fn of(batch: Arc<Completion>, stamp: Stamp) -> Self {
+        Self { batch, stamp, task: None }
     }
 
     /// The number of its batch in this producer.
@@ -34,26 +34,26 @@ impl Sent {
         self.batch.id()
     }
 
-    /// Its index in the batch.
-    pub const fn index(&self) -> u32 {
-        self.index
+    /// Its index in the batch, and its time: what the batch is asked by when it comes out of a queue.
+    pub const fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// What became of it, if that is known.
     pub fn result(&self) -> Option<Result<Delivery, Error>> {
-        self.batch.result(self.index)
+        self.batch.result(self.stamp)
     }
 
     /// Waits for what became of it. `Timeout` if that is not known in time; it stays on its way.
     pub fn wait(&self, timeout: Duration) -> Result<Delivery, Error> {
-        let waited = wait_all(&[(&self.batch, self.index)], timeout);
+        let waited = wait_all(&[(&self.batch, self.stamp.index)], timeout);
         self.result().unwrap_or_else(|| Err(waited.err().unwrap_or_else(|| not_yet(timeout))))
     }
 
     /// Puts its batch into the queue when its end is known; at once, if that is now. In a child of
     /// the process that sent it, nobody is there to do so.
     pub fn notify(&self, queue: &Arc<Completions>) {
-        notify(&self.batch, self.index, queue);
+        notify(&self.batch, self.stamp.index, queue);
     }
 }
 
@@ -62,7 +62,7 @@ impl Future for Sent {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        ready!(poll_record(&this.batch, this.index, &mut this.task, cx));
+        ready!(poll_record(&this.batch, this.stamp.index, &mut this.task, cx));
         let result = this.result().or_else(|| dead(&this.batch));
         result.map_or(Poll::Pending, Poll::Ready)
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sent")
             .field("batch_id", &self.batch_id())
-            .field("index", &self.index)
+            .field("stamp", &self.stamp)
             .field("result", &self.result())
             .finish_non_exhaustive()
     }
@@ -84,6 +84,7 @@ impl fmt::Debug for Sent {
 #[derive(Debug, Default)]
 pub struct SentMany {
     records: Vec<Place>,
+    times: Times,
     batches: Vec<Arc<Completion>>,
     refused: Vec<Error>,
     /// Records whose result is known to the future.
@@ -97,6 +98,26 @@ enum Place {
     Refused(u32),
 }
 
+/// The times of a call's records: an entry where a time differs from that of the record before. As a
+/// rule they are all the same.
+#[derive(Debug, Default)]
+struct Times(Vec<(usize, i64)>);
+
+impl Times {
+    /// Notes the time of the record at `row`, which is further on than all before.
+    fn push(&mut self, row: usize, time: i64) {
+        if self.0.last().is_none_or(|&(_, last)| last != time) {
+            self.0.push((row, time));
+        }
+    }
+
+    /// The time of a record that was noted.
+    fn at(&self, row: usize) -> i64 {
+        let after = self.0.partition_point(|&(first, _)| first <= row);
+        after.checked_sub(1).and_then(|run| self.0.get(run)).map_or(-1, |&(_, time)| time)
+    }
+}
+
 /// Batches looked through for the one that a record went to: the open ones of a few partitions.
 const RECENT: usize = 64;
 
@@ -105,14 +126,16 @@ impl SentMany {
         Self { records: Vec::with_capacity(records), ..Self::default() }
     }
 
-    pub(crate) fn push(&mut self, batch: &Arc<Completion>, index: u32) {
+    pub(crate) fn push(&mut self, batch: &Arc<Completion>, stamp: Stamp) {
         let mut recent = self.batches.iter().enumerate().rev().take(RECENT);
         let known = recent.find(|(_, known)| Arc::ptr_eq(known, batch)).map(|(at, _)| at);
         let at = known.unwrap_or(self.batches.len());
         if known.is_none() {
             self.batches.push(Arc::clone(batch));
         }
-        self.records.push(Place::In { batch: u32::try_from(at).unwrap_or(u32::MAX), index });
+        let batch = u32::try_from(at).unwrap_or(u32::MAX);
+        self.times.push(self.records.len(), stamp.timestamp);
+        self.records.push(Place::In { batch, index: stamp.index });
     }
 
     pub(crate) fn push_refused(&mut self, error: Error) {
@@ -146,16 +169,21 @@ impl SentMany {
         }
     }
 
+    /// The stamp of the record of a row, which has this index in its batch.
+    fn stamp(&self, row: usize, index: u32) -> Stamp {
+        Stamp { index, timestamp: self.times.at(row) }
+    }
+
     /// The token of the record at `index`, or why it was not taken; `None` past the last.
     pub fn sent(&self, index: usize) -> Option<Result<Sent, Error>> {
         let place = self.place(index)?;
-        Some(place.map(|(batch, index)| Sent::of(Arc::clone(batch), index)))
+        Some(place.map(|(batch, at)| Sent::of(Arc::clone(batch), self.stamp(index, at))))
     }
 
     /// What became of the record at `index`; `None` if that is not known, or past the last.
     pub fn result(&self, index: usize) -> Option<Result<Delivery, Error>> {
         match self.place(index)? {
-            Ok((batch, index)) => batch.result(index),
+            Ok((batch, at)) => batch.result(self.stamp(index, at)),
             Err(error) => Some(Err(error)),
         }
     }
@@ -220,7 +248,7 @@ fn poll_record(
     task: &mut Option<Waker>,
     cx: &Context<'_>,
 ) -> Poll<()> {
-    if batch.result(index).is_some() || !batch.process().is_current() {
+    if batch.is_known(index) || !batch.process().is_current() {
         return Poll::Ready(());
     }
     // One registration is enough while the task stays the same.
@@ -239,7 +267,7 @@ fn wait_all(records: &[(&Arc<Completion>, u32)], timeout: Duration) -> Result<()
     let mut deadline = None;
     let parker = Parker::current();
     for (batch, index) in records {
-        while batch.result(*index).is_none() {
+        while !batch.is_known(*index) {
             batch.process().check()?;
             driver::check_may_wait()?;
             let who = Who::Sleeper(Sleeper::Thread(Arc::clone(&parker)));

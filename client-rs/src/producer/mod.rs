@@ -28,7 +28,7 @@ use crate::process::Process;
 use crate::record::Record;
 use crate::state::accumulator::memory::{Chunk, Place};
 use crate::state::accumulator::{Accumulator, AppendError, Moment};
-use crate::state::completion::Completion;
+use crate::state::completion::{Completion, Stamp};
 use crate::state::parker::{Parker, Sleeper};
 use crate::state::sender::Sender;
 use crate::state::wake::Wake;
@@ -108,10 +108,10 @@ impl Producer {
     /// record.
     pub fn send(&self, record: &Record<'_>) -> Result<Sent, Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
-        let (mut batch, mut index) = (None, 0);
-        let keep = &mut |its: &Arc<Completion>, at| (batch, index) = (Some(Arc::clone(its)), at);
+        let (mut batch, mut stamp) = (None, Stamp::default());
+        let keep = &mut |its: &Arc<Completion>, at| (batch, stamp) = (Some(Arc::clone(its)), at);
         self.send_by(record, now_ms, &mut None, keep)?;
-        Ok(Sent::of(batch.ok_or_else(lost)?, index))
+        Ok(Sent::of(batch.ok_or_else(lost)?, stamp))
     }
 
     /// Sends a record as [`Producer::send`] does, and gives no token: for who asks about none.
@@ -126,10 +126,10 @@ impl Producer {
     /// Sends a record if there is room for it now; `BufferFull` if not, or if others wait for room
     /// that came before.
     pub fn try_send(&self, record: &Record<'_>) -> Result<Sent, Error> {
-        let (mut batch, mut index) = (None, 0);
-        let keep = &mut |its: &Arc<Completion>, at| (batch, index) = (Some(Arc::clone(its)), at);
+        let (mut batch, mut stamp) = (None, Stamp::default());
+        let keep = &mut |its: &Arc<Completion>, at| (batch, stamp) = (Some(Arc::clone(its)), at);
         self.try_send_by(record, keep)?;
-        Ok(Sent::of(batch.ok_or_else(lost)?, index))
+        Ok(Sent::of(batch.ok_or_else(lost)?, stamp))
     }
 
     /// Sends records in order, and tells of each what became of it: one that is refused does not
@@ -139,7 +139,7 @@ impl Producer {
         let mut deadline = None;
         let now_ms = clock::now_ms();
         for record in records {
-            let keep = &mut |batch: &Arc<Completion>, index| sent.push(batch, index);
+            let keep = &mut |batch: &Arc<Completion>, stamp| sent.push(batch, stamp);
             if let Err(error) = self.send_by(record, now_ms, &mut deadline, keep) {
                 sent.push_refused(error);
             }
@@ -152,7 +152,7 @@ impl Producer {
     pub fn try_send_many(&self, records: &[Record<'_>], sent: &mut SentMany) -> usize {
         let now_ms = clock::now_ms();
         for (taken, record) in records.iter().enumerate() {
-            let keep = &mut |batch: &Arc<Completion>, index| sent.push(batch, index);
+            let keep = &mut |batch: &Arc<Completion>, stamp| sent.push(batch, stamp);
             match self.append(record, now_ms, &mut self.room_left(), keep) {
                 Ok(()) => {}
                 Err(AppendError::Failed(error)) => sent.push_refused(error),
@@ -211,7 +211,7 @@ impl Producer {
         record: &Record<'_>,
         now_ms: i64,
         granted: &mut Option<Chunk>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), AppendError> {
         if !self.inner.process.is_current() {
             return Err(AppendError::Failed(self.forked()));
@@ -227,7 +227,7 @@ impl Producer {
     fn try_send_by(
         &self,
         record: &Record<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
         self.append(record, now_ms, &mut self.room_left(), keep).map_err(|error| match error {
@@ -243,7 +243,7 @@ impl Producer {
         record: &Record<'_>,
         now_ms: i64,
         deadline: &mut Option<Instant>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), Error> {
         match self.append(record, now_ms, &mut None, keep) {
             Ok(()) => Ok(()),
@@ -258,7 +258,7 @@ impl Producer {
         record: &Record<'_>,
         bytes: usize,
         deadline: &mut Option<Instant>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), Error> {
         driver::check_may_wait().map_err(|error| error.with_outcome(Outcome::NotSent))?;
         let began = clock::now();
@@ -274,7 +274,7 @@ impl Producer {
         record: &Record<'_>,
         bytes: usize,
         by: Instant,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), Error> {
         let mut place = self.inner.face.memory.queue(bytes, None);
         loop {

@@ -15,8 +15,19 @@ use crate::error::Error;
 use crate::process::Process;
 use crate::record::Delivery;
 
-pub(crate) use self::outcome::{Forward, Outcome, Times};
+pub(crate) use self::outcome::{Forward, Outcome};
 pub use self::queue::{Completed, Completions};
+
+/// What a record got as it was sent: its place in its batch, and its time.
+///
+/// A [`Completed`] batch is asked by it what became of the record. The batch itself keeps no times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its index in the batch.
+    pub index: u32,
+    /// Its own time: milliseconds since the epoch.
+    pub timestamp: i64,
+}
 
 /// One batch, as those see it who hold a token of one of its records.
 pub(crate) struct Completion {
@@ -40,7 +51,8 @@ struct Weight {
 
 /// What is kept of a batch in a queue, and of a record, by those who are to be told: about so much.
 const BATCH_OVERHEAD: usize = 256;
-const RECORD_OVERHEAD: usize = 16;
+/// Its stamp, and what was given along.
+const RECORD_OVERHEAD: usize = size_of::<(Stamp, *const ())>();
 
 impl Weight {
     /// All of the batch.
@@ -135,18 +147,30 @@ impl Completion {
     }
 
     /// What became of a record, if it is known.
-    pub(crate) fn result(&self, index: u32) -> Option<Result<Delivery, Error>> {
+    pub(crate) fn result(&self, stamp: Stamp) -> Option<Result<Delivery, Error>> {
+        let Stamp { index, timestamp } = stamp;
         match self.outcome.get()? {
-            Outcome::Stored { base_offset, append_time, times } => Some(Ok(Delivery {
+            Outcome::Stored { base_offset, append_time } => Some(Ok(Delivery {
                 topic: Arc::clone(&self.topic),
                 partition: self.partition,
                 offset: if *base_offset < 0 { -1 } else { base_offset + i64::from(index) },
-                timestamp: if *append_time < 0 { times.at(index) } else { *append_time },
+                timestamp: if *append_time < 0 { timestamp } else { *append_time },
             })),
             Outcome::Failed(error) => Some(Err(error.clone())),
             Outcome::Forwarded(forward) => {
                 let (target, index) = forward.get(index)?;
-                target.result(index)
+                target.result(Stamp { index, timestamp })
+            }
+        }
+    }
+
+    /// Whether it is known what became of a record.
+    pub(crate) fn is_known(&self, index: u32) -> bool {
+        match self.outcome.get() {
+            None => false,
+            Some(Outcome::Stored { .. } | Outcome::Failed(_)) => true,
+            Some(Outcome::Forwarded(forward)) => {
+                forward.get(index).is_some_and(|(target, index)| target.is_known(index))
             }
         }
     }

@@ -10,7 +10,7 @@ use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::accumulator::memory::{CHUNK_MIN, Memory, Place};
-use super::completion::{Completion, Completions, Forward, Outcome, Times, Who};
+use super::completion::{Completion, Completions, Forward, Outcome, Stamp, Who};
 use super::parker::Sleeper;
 use super::wake::Wake;
 
@@ -167,19 +167,19 @@ fn batch(id: u64, partition: i32) -> Arc<Completion> {
 }
 
 fn stored() -> Outcome {
-    Outcome::Stored { base_offset: 7, append_time: -1, times: Times::default() }
+    Outcome::Stored { base_offset: 7, append_time: -1 }
 }
 
 /// Waits for a record's result.
 fn result(batch: &Arc<Completion>, index: u32) -> i64 {
-    let bed = Bed::new();
+    let (bed, stamp) = (Bed::new(), Stamp { index, timestamp: 0 });
     while batch.register(index, Who::Sleeper(bed.sleeper())) {
         bed.sleep();
-        if let Some(result) = batch.result(index) {
+        if let Some(result) = batch.result(stamp) {
             return result.unwrap().offset;
         }
     }
-    batch.result(index).expect("it ended before one asked").unwrap().offset
+    batch.result(stamp).expect("it ended before one asked").unwrap().offset
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ottla_protocol::record::{BatchError, BatchSpan, HEADER_LEN, NewRecord};
 use super::checksum::Checksum;
 use super::memory::{CHUNK_MIN, Chunk, Memory};
 use crate::record::{Header, Record};
-use crate::state::completion::{Completion, Times};
+use crate::state::completion::Completion;
 
 /// Records of one partition, encoded, with their batch's header still to be made.
 #[derive(Debug)]
@@ -19,7 +19,6 @@ pub(crate) struct OpenBatch {
     /// Bytes of all records.
     pub(crate) body_len: usize,
     pub(crate) checksum: Checksum,
-    pub(crate) times: Times,
     /// When its first record came: what its delivery timeout counts from.
     pub(crate) opened_at: Instant,
 }
@@ -89,7 +88,6 @@ impl OpenBatch {
             chunks: Vec::with_capacity(5),
             body_len: 0,
             checksum: Checksum::default(),
-            times: Times::default(),
             opened_at,
         }
     }
@@ -132,9 +130,7 @@ impl OpenBatch {
             self.checksum.cover(self.chunks.iter().map(AsRef::as_ref));
         }
         self.span.add(timestamp);
-        let index = u32::try_from(offset_delta).unwrap_or(0);
-        self.times.push(index, timestamp);
-        Ok(index)
+        Ok(u32::try_from(offset_delta).unwrap_or(0))
     }
 }
 

@@ -27,7 +27,7 @@ use self::memory::{Chunk, Memory};
 use self::slot::{News, Opening, Slot};
 use self::staging::{Staged, Staging};
 use self::topics::{Recent, TopicFace, Topics};
-use super::completion::Completion;
+use super::completion::{Completion, Stamp};
 use super::guard::lock;
 use super::parker::{Signal, Sleeper};
 use super::wake::Wake;
@@ -130,14 +130,14 @@ impl Accumulator {
     /// Writes a record into its partition's open batch, or keeps it until its topic is known.
     ///
     /// `granted` is a chunk that the caller waited for after a refusal for want of memory. `keep`
-    /// takes what the caller wants of the record's batch and its index there.
+    /// takes what the caller wants of the record's batch and of its stamp there.
     #[inline]
     pub(crate) fn append(
         &self,
         record: &Record<'_>,
         moment: Moment,
         granted: &mut Option<Chunk>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), AppendError> {
         if self.refusing.load(Ordering::Relaxed) {
             return Err(AppendError::Failed(self.refusal()));
@@ -177,7 +177,7 @@ impl Accumulator {
         record: &Record<'_>,
         moment: Moment,
         room: &mut Room<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), AppendError> {
         let timestamp = record.timestamp.unwrap_or(moment.now_ms);
         self.append_timed(topic, (record, timestamp), room, &moment.clock, keep)
@@ -190,7 +190,7 @@ impl Accumulator {
         record: (&Record<'_>, i64),
         room: &mut Room<'_>,
         clock: &dyn Fn() -> Instant,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), AppendError> {
         if self.rules.may_stick() {
             return self.append_sticky(topic, record, room, clock, keep);
@@ -208,7 +208,7 @@ impl Accumulator {
         record: (&Record<'_>, i64),
         room: &mut Room<'_>,
         clock: &dyn Fn() -> Instant,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), AppendError> {
         let sticks = self.rules.sticks(record.0);
         loop {
@@ -235,7 +235,7 @@ impl Accumulator {
         record: (&Record<'_>, i64),
         room: &mut Room<'_>,
         (now, stay): (&dyn Fn() -> Instant, bool),
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Result<(), Refusal> {
         let list = &|| lock(&self.ready).push(Arc::clone(slot));
         let opening = Opening { next_id: &|| self.take_id(), now, list, stay };
@@ -291,7 +291,7 @@ impl Accumulator {
         record: &Record<'_>,
         moment: Moment,
         room: &mut Room<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
     ) -> Option<Result<(), AppendError>> {
         if let Err(error) = check_topic(record.topic).and_then(|()| check_partition(record)) {
             return Some(Err(AppendError::Failed(error.with_outcome(Outcome::NotSent))));
@@ -306,7 +306,7 @@ impl Accumulator {
         let timestamp = record.timestamp.unwrap_or(moment.now_ms);
         if let Some(staged) = staging.topics.get_mut(record.topic) {
             let pushed = staged.push(record, timestamp, room);
-            let kept = pushed.map(|index| keep(&staged.completion, index));
+            let kept = pushed.map(|index| keep(&staged.completion, Stamp { index, timestamp }));
             return Some(kept.map_err(AppendError::Memory));
         }
         let topic: Arc<str> = record.topic.into();
@@ -315,7 +315,7 @@ impl Accumulator {
         match staged.push(record, timestamp, room) {
             Ok(index) => {
                 // Before the machine can end it, as for any further record.
-                keep(&staged.completion, index);
+                keep(&staged.completion, Stamp { index, timestamp });
                 staging.topics.insert(topic, staged);
                 self.staged_topics.store(staging.topics.len(), Ordering::Relaxed);
                 drop(staging);

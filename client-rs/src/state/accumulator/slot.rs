@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::batch::{OpenBatch, Refusal, Room};
 use crate::record::Record;
-use crate::state::completion::Completion;
+use crate::state::completion::{Completion, Stamp};
 use crate::state::guard::lock;
 
 /// The batches of one partition that the sending machine has not taken yet.
@@ -122,7 +122,7 @@ impl Slot {
         (record, timestamp): (&Record<'_>, i64),
         room: &mut Room<'_>,
         opening: &Opening<'_>,
-        keep: &mut impl FnMut(&Arc<Completion>, u32),
+        keep: &mut impl FnMut(&Arc<Completion>, Stamp),
         news: &mut News,
     ) -> Result<(), Refusal> {
         let inner = &mut *lock(&self.inner);
@@ -132,7 +132,7 @@ impl Slot {
         if let Some(open) = &mut inner.open {
             match open.append(record, timestamp, room) {
                 Ok(index) => {
-                    keep(&open.completion, index);
+                    keep(&open.completion, Stamp { index, timestamp });
                     return Ok(());
                 }
                 Err(Refusal::Full) => {
@@ -151,7 +151,7 @@ impl Slot {
         let mut open = OpenBatch::new(completion, timestamp, (opening.now)());
         // A batch that takes no first record is not full: the record is at fault, or the memory.
         let index = open.append(record, timestamp, room)?;
-        keep(&open.completion, index);
+        keep(&open.completion, Stamp { index, timestamp });
         inner.open = Some(open);
         self.held.fetch_add(1, Ordering::Relaxed);
         if !inner.listed && *news == News::None {

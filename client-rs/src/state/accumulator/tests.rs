@@ -27,10 +27,10 @@ fn topic(name: &str, partitions: i32) -> Arc<TopicFace> {
     TopicFace::new(&name, slots, leaders, Arc::new(Cursor::new(0)), |_| true)
 }
 
-fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, u32), AppendError> {
+fn send(face: &Accumulator, record: &Record<'_>) -> Result<(Arc<Completion>, Stamp), AppendError> {
     let moment = Moment { now_ms: 1000, clock: Instant::now };
     let mut token = None;
-    let keep = &mut |batch: &Arc<Completion>, index| token = Some((Arc::clone(batch), index));
+    let keep = &mut |batch: &Arc<Completion>, stamp| token = Some((Arc::clone(batch), stamp));
     face.append(record, moment, &mut None, keep)?;
     Ok(token.expect("a record that was taken has a place"))
 }
@@ -84,7 +84,7 @@ fn records_of_a_topic_not_known_yet_keep_their_order_with_later_ones() {
             (0..110_usize).filter(|n| n % 2 == partition).map(|n| n.to_string()).collect();
         assert_eq!(values(&topic, partition), odd);
     }
-    let unresolved = tokens.iter().all(|(batch, index)| batch.result(*index).is_none());
+    let unresolved = tokens.iter().all(|(batch, stamp)| batch.result(*stamp).is_none());
     assert!(unresolved, "tokens go on to the real batches");
 }
 
@@ -122,7 +122,7 @@ fn staged_records_that_cannot_be_read_back_fail_with_those_behind_them() {
         let topic = topic("t", 1);
         face.publish([Arc::clone(&topic)]);
         assert_eq!(values(&topic, 0), ["a"]);
-        let results = tokens.map(|(batch, index)| batch.result(index));
+        let results = tokens.map(|(batch, stamp)| batch.result(stamp));
         let [None, Some(Err(second)), Some(Err(third))] = results else { panic!("{results:?}") };
         for error in [second, third] {
             assert_eq!(
@@ -286,7 +286,7 @@ fn records_whose_topic_becomes_known_take_no_more_than_they_took_before() {
         face.publish([Arc::clone(&topic)]);
         let after = face.memory.used();
         assert!(after <= before, "{after} after {before}, in batches of {batch}");
-        assert!(tokens.iter().all(|(batch, index)| batch.result(*index).is_none()), "none failed");
+        assert!(tokens.iter().all(|(batch, stamp)| batch.result(*stamp).is_none()), "none failed");
         for (partition, slot) in topic.slots.iter().enumerate() {
             let mut taken = VecDeque::new();
             slot.take_all(&mut taken);

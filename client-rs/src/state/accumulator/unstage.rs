@@ -20,7 +20,7 @@ use super::{Accumulator, AppendError, no_partition, rough_len};
 use crate::error::{Error, ErrorKind, Outcome};
 use crate::producer::partitioner::{Rules, Sticking};
 use crate::record::{Header, Record};
-use crate::state::completion::{Completion, Forward, Outcome as Ending};
+use crate::state::completion::{Completion, Forward, Outcome as Ending, Stamp};
 
 /// Where a record went: its batch, and its index there.
 type Token = (Arc<Completion>, u32);
@@ -136,7 +136,9 @@ impl Accumulator {
         let record = record_of(to.topic, staged, &headers);
         let mut token = None;
         let mut append = |granted: &mut Option<Chunk>| {
-            let keep = &mut |batch: &Arc<Completion>, at| token = Some((Arc::clone(batch), at));
+            let keep = &mut |batch: &Arc<Completion>, at: Stamp| {
+                token = Some((Arc::clone(batch), at.index));
+            };
             let mut room = self.room(granted, Manners::Granted);
             let timed = (&record, staged.timestamp);
             self.append_slot(first.slot, timed, &mut room, (&|| to.opened_at, true), keep)

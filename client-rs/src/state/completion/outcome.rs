@@ -5,26 +5,6 @@ use std::sync::Arc;
 use super::Completion;
 use crate::error::Error;
 
-/// The times of a batch's records: an entry where a time differs from that of the record before.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Times(Vec<(u32, i64)>);
-
-impl Times {
-    /// Notes the time of the record at `index`, the next one.
-    #[inline]
-    pub(crate) fn push(&mut self, index: u32, time: i64) {
-        if self.0.last().is_none_or(|&(_, last)| last != time) {
-            self.0.push((index, time));
-        }
-    }
-
-    /// The time of a record.
-    pub(crate) fn at(&self, index: u32) -> i64 {
-        let after = self.0.partition_point(|&(first, _)| first <= index);
-        after.checked_sub(1).and_then(|run| self.0.get(run)).map_or(-1, |&(_, time)| time)
-    }
-}
-
 /// How a batch ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -34,8 +14,6 @@ pub(crate) enum Outcome {
         base_offset: i64,
         /// The broker's time, if the topic's records get that; else −1.
         append_time: i64,
-        /// The records' own times.
-        times: Times,
     },
     /// It is not, or not for certain.
     Failed(Error),

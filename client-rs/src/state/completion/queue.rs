@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Completion, Outcome};
+use super::{Completion, Outcome, Stamp};
 use crate::error::Error;
 use crate::record::Delivery;
 use crate::state::accumulator::memory::Charge;
@@ -86,12 +86,12 @@ impl Completed {
         self.batch.id
     }
 
-    /// What became of the record of this index.
+    /// What became of the record that got this stamp: see [`Sent::stamp`](crate::Sent::stamp).
     ///
     /// `None` if that is still open: records sent before their topic was known share a batch at
     /// first and part later, so such a batch comes more than once.
-    pub fn result(&self, index: u32) -> Option<Result<Delivery, Error>> {
-        self.batch.result(index)
+    pub fn result(&self, stamp: Stamp) -> Option<Result<Delivery, Error>> {
+        self.batch.result(stamp)
     }
 
     /// The same for some records, by rising index, without a record before others of its partition
@@ -102,18 +102,18 @@ impl Completed {
     /// have a result alone.
     pub fn take_results<T>(
         &self,
-        records: &mut Vec<(u32, T)>,
+        records: &mut Vec<(Stamp, T)>,
         mut told: impl FnMut(T, Result<Delivery, Error>),
     ) {
         let mut behind: Vec<i32> = Vec::new();
         let mut open = Vec::new();
-        for (index, opaque) in records.drain(..) {
-            let partition = self.batch.partition_of(index);
+        for (stamp, opaque) in records.drain(..) {
+            let partition = self.batch.partition_of(stamp.index);
             let is_behind = behind.contains(&partition);
-            if let Some(result) = self.result(index).filter(|_| !is_behind) {
+            if let Some(result) = self.result(stamp).filter(|_| !is_behind) {
                 told(opaque, result);
             } else {
-                open.push((index, opaque));
+                open.push((stamp, opaque));
                 behind.extend(Some(partition).filter(|_| !is_behind));
             }
         }

@@ -20,33 +20,36 @@ fn task() -> (Arc<Count>, Who) {
     (Arc::clone(&count), Who::Sleeper(Sleeper::Task(Waker::from(count))))
 }
 
-fn stored(base_offset: i64) -> Outcome {
-    let mut times = Times::default();
-    for (index, time) in [(0, 100), (1, 100), (2, 90)] {
-        times.push(index, time);
-    }
-    Outcome::Stored { base_offset, append_time: -1, times }
+const fn stored(base_offset: i64) -> Outcome {
+    Outcome::Stored { base_offset, append_time: -1 }
+}
+
+/// Of the record of this index, which was sent at 100.
+const fn stamp(index: u32) -> Stamp {
+    Stamp { index, timestamp: 100 }
 }
 
 fn offset(batch: &Completion, index: u32) -> i64 {
-    batch.result(index).expect("resolved").expect("stored").offset
+    batch.result(stamp(index)).expect("resolved").expect("stored").offset
 }
 
 #[test]
 fn records_get_their_own_offsets_and_times() {
     let batch = Completion::new(1, &"t".into(), 3);
-    assert!(batch.result(0).is_none());
+    assert!(batch.result(stamp(0)).is_none());
+    assert!(!batch.is_known(0));
     batch.resolve(stored(40));
-    let third = batch.result(2).unwrap().unwrap();
+    assert!(batch.is_known(0));
+    let third = batch.result(Stamp { index: 2, timestamp: 90 }).unwrap().unwrap();
     assert_eq!((third.partition, third.offset, third.timestamp), (3, 42, 90));
-    assert_eq!(batch.result(1).unwrap().unwrap().timestamp, 100);
+    assert_eq!(batch.result(stamp(1)).unwrap().unwrap().timestamp, 100);
 }
 
 #[test]
 fn a_duplicate_and_an_append_time_hold_for_the_whole_batch() {
     let batch = Completion::new(1, &"t".into(), 0);
-    batch.resolve(Outcome::Stored { base_offset: -1, append_time: 7, times: Times::default() });
-    let delivery = batch.result(2).unwrap().unwrap();
+    batch.resolve(Outcome::Stored { base_offset: -1, append_time: 7 });
+    let delivery = batch.result(stamp(2)).unwrap().unwrap();
     assert_eq!((delivery.offset, delivery.timestamp), (-1, 7));
 }
 
@@ -75,11 +78,12 @@ fn those_who_wait_for_staged_records_are_passed_on_with_them() {
     forward.push(&right, 5);
     forward.push(&left, 1);
     staged.resolve(Outcome::Forwarded(forward));
-    assert!(staged.result(0).is_none());
+    assert!(staged.result(stamp(0)).is_none() && !staged.is_known(0));
     left.resolve(stored(10));
     assert_eq!(first.0.0.load(Ordering::SeqCst), 1);
     assert_eq!(second.0.0.load(Ordering::SeqCst), 0);
     assert_eq!((offset(&staged, 0), offset(&staged, 2)), (10, 11));
+    assert_eq!((staged.is_known(0), staged.is_known(1)), (true, false));
     assert!(staged.register(1, second.1), "late comers wait at the real batch");
     right.resolve(stored(20));
     assert_eq!(offset(&staged, 1), 25);
@@ -122,10 +126,11 @@ fn records_come_in_the_order_of_their_partition_though_batches_end_meanwhile() {
     second.resolve(stored(10));
     other.resolve(stored(20));
     let batch = Completed { batch: staged, _charge: None };
-    let mut records = vec![(0, 'a'), (1, 'b'), (2, 'c')];
+    let mut records = vec![(stamp(0), 'a'), (stamp(1), 'b'), (stamp(2), 'c')];
     let mut told = Vec::new();
     batch.take_results(&mut records, |opaque, _| told.push(opaque));
-    assert_eq!((&told[..], &records[..]), (&['c'][..], &[(0, 'a'), (1, 'b')][..]));
+    assert_eq!(told, ['c']);
+    assert_eq!(records, [(stamp(0), 'a'), (stamp(1), 'b')]);
     first.resolve(stored(9));
     batch.take_results(&mut records, |opaque, _| told.push(opaque));
     assert_eq!((&told[..], &records[..]), (&['c', 'a', 'b'][..], &[][..]));

@@ -14,7 +14,7 @@ use crate::record::{Header, Record};
 use crate::state::accumulator::batch::{Manners, OpenBatch, Refusal, Room};
 use crate::state::accumulator::checksum::Checksum;
 use crate::state::accumulator::memory::{Memory, Written};
-use crate::state::completion::{Completion, Forward, Times};
+use crate::state::completion::{Completion, Forward};
 
 /// Who writes a batch, and the sequence of its first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,6 @@ pub(crate) enum State {
 pub(crate) struct Batch {
     pub(crate) completion: Arc<Completion>,
     pub(crate) span: BatchSpan,
-    pub(crate) times: Times,
     pub(crate) opened_at: Instant,
     /// The records as they are sent.
     body: Vec<Bytes>,
@@ -83,7 +82,6 @@ impl Batch {
         Self {
             completion: open.completion,
             span: open.span,
-            times: open.times,
             opened_at: open.opened_at,
             body: chunks.iter().cloned().map(Bytes::from_owner).collect(),
             chunks,

@@ -420,8 +420,7 @@ impl Queue {
             let Some(mut batch) = self.sent.pop_front() else { return };
             let ending = match std::mem::replace(&mut batch.state, State::Forgotten) {
                 State::Stored { base_offset, append_time } => {
-                    let times = std::mem::take(&mut batch.times);
-                    Ending::Stored { base_offset, append_time, times }
+                    Ending::Stored { base_offset, append_time }
                 }
                 State::Failed(error) => Ending::Failed(error),
                 State::Waiting | State::Sent | State::Expired | State::Forgotten => return,
@@ -484,7 +483,7 @@ impl Queue {
             }
             let ending = match batch.state {
                 State::Stored { base_offset, append_time } => {
-                    Ending::Stored { base_offset, append_time, times: batch.times.clone() }
+                    Ending::Stored { base_offset, append_time }
                 }
                 State::Failed(ref error) => Ending::Failed(error.clone()),
                 _ => Ending::Failed(explain(&batch).with_outcome(batch.outcome())),

@@ -23,7 +23,7 @@ use crate::error::Outcome;
 use crate::record::{Delivery, Record};
 use crate::state::accumulator::Moment;
 use crate::state::backoff::Random;
-use crate::state::completion::Completion;
+use crate::state::completion::{Completion, Stamp};
 use crate::state::machine::{Answer, Frame, Job, LinkFault, Request, Target};
 use crate::state::metadata::Metadata;
 use crate::state::parker::Signal;
@@ -35,12 +35,13 @@ mod idle;
 mod order;
 mod sending;
 mod sticking;
+mod times;
 mod withdrawing;
 
 const TOPIC_ID: Uuid = Uuid([9; 16]);
 
 /// A record's place, as its sender holds it.
-struct Token(Arc<Completion>, u32);
+struct Token(Arc<Completion>, Stamp);
 
 impl Token {
     fn delivery(&self) -> Delivery {
@@ -291,14 +292,17 @@ thread_local! {
 }
 
 fn append(face: &Accumulator, now: Instant, partition: i32, value: &str) -> Token {
-    let record = Record::to("t").partition(partition).value(value);
+    append_record(face, now, &Record::to("t").partition(partition).value(value))
+}
+
+fn append_record(face: &Accumulator, now: Instant, record: &Record<'_>) -> Token {
     NOW.set(Some(now));
     let mut token = None;
-    let keep = &mut |batch: &Arc<Completion>, index| {
-        token = Some(Token(Arc::clone(batch), index));
+    let keep = &mut |batch: &Arc<Completion>, stamp| {
+        token = Some(Token(Arc::clone(batch), stamp));
     };
     let moment = Moment { now_ms: 77, clock: || NOW.get().unwrap() };
-    face.append(&record, moment, &mut None, keep).unwrap();
+    face.append(record, moment, &mut None, keep).unwrap();
     token.expect("a record that was taken has a place")
 }
 
