@@ -78,3 +78,8 @@ fn told_by_every_way(batch_max: usize) {
 fn each_record_of_a_batch_is_told_its_own_time_by_every_way() {
     within_limit(|| told_by_every_way(usize::MAX));
 }
+
+#[test]
+fn each_record_of_a_batch_that_is_parted_is_told_its_own_time_by_every_way() {
+    within_limit(|| told_by_every_way(150));
+}

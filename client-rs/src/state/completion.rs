@@ -6,6 +6,7 @@ mod queue;
 mod tests;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::accumulator::memory::{Charge, Memory};
@@ -69,9 +70,29 @@ impl Weight {
 }
 
 struct Waiter {
-    /// The record waited for, should they part.
-    index: u32,
+    /// The records waited for, should they part: from the first to the last.
+    records: RangeInclusive<u32>,
     who: Who,
+}
+
+impl Waiter {
+    /// Whether the records are still in a row with this one.
+    fn is_next_to(&self, index: u32) -> bool {
+        (*self.records.start()..=self.records.end().saturating_add(1)).contains(&index)
+    }
+
+    fn add(&mut self, index: u32) {
+        self.records = index.min(*self.records.start())..=index.max(*self.records.end());
+    }
+
+    /// Waits wherever its records went; whether all of them are still open there.
+    fn go_on(&self, forward: &Forward) -> bool {
+        let ended = self.records.clone().filter(|&index| {
+            let on = forward.get(index);
+            !on.is_some_and(|(target, index)| target.register(index, self.who.clone()))
+        });
+        ended.count() == 0
+    }
 }
 
 /// Who is told.
@@ -199,12 +220,10 @@ impl Completion {
             drop(waiters);
             return self.register(index, who);
         }
-        // One who waits for many records of a batch is told once, if they cannot part.
-        let told = waiters.last().is_some_and(|last| {
-            (self.partition >= 0 || last.index == index) && last.who.is_same(&who)
-        });
-        if !told {
-            waiters.push(Waiter { index, who });
+        // One who waits for many records of a batch is told once.
+        match waiters.last_mut().filter(|last| last.who.is_same(&who)) {
+            Some(last) if self.partition >= 0 || last.is_next_to(index) => last.add(index),
+            _ => waiters.push(Waiter { records: index..=index, who }),
         }
         true
     }
@@ -233,14 +252,14 @@ impl Completion {
         }
         let waiters = std::mem::take(&mut *lock(&self.waiters));
         let (mut told, mut charge) = (0, None);
-        for Waiter { index, who } in waiters {
+        for waiter in waiters {
             // Records that have gone on take along those who wait for them.
-            let on = match self.outcome.get() {
-                Some(Outcome::Forwarded(forward)) => forward.get(index),
-                _ => None,
+            let gone_on = match self.outcome.get() {
+                Some(Outcome::Forwarded(forward)) => waiter.go_on(forward),
+                _ => false,
             };
-            if !on.is_some_and(|(target, index)| target.register(index, who.clone())) {
-                who.tell(&mut charge, self.weight.get());
+            if !gone_on {
+                waiter.who.tell(&mut charge, self.weight.get());
                 told += 1;
             }
         }

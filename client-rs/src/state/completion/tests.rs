@@ -174,7 +174,30 @@ fn one_who_looks_again_and_again_for_a_staged_record_is_told_once() {
     for _ in 0..1000 {
         assert!(staged.register(0, who.clone()));
     }
-    assert!(staged.register(1, who), "its records may part");
-    assert_eq!(staged.resolve(Outcome::Failed(Error::new(ErrorKind::Internal, "x"))), 2);
-    assert_eq!(count.0.load(Ordering::SeqCst), 2);
+    assert_eq!(staged.resolve(Outcome::Failed(Error::new(ErrorKind::Internal, "x"))), 1);
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+}
+
+/// Also when the batch is one of a partition, whose records part only if it is too large.
+#[test]
+fn one_who_waits_for_many_records_of_a_batch_that_is_parted_is_told_of_each_part() {
+    let topic: Arc<str> = "t".into();
+    for partition in [3, -1] {
+        let whole = Completion::new(1, &topic, partition);
+        let parts = [2, 3, 4].map(|id| Completion::new(id, &topic, 3));
+        let (count, who) = task();
+        // In any order: others wait for what comes between.
+        for index in [2, 1, 4, 3] {
+            assert!(whole.register(index, who.clone()));
+        }
+        let mut forward = Forward::default();
+        for (part, index) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)] {
+            forward.push(&parts[part], index);
+        }
+        assert_eq!(whole.resolve(Outcome::Forwarded(forward)), 0);
+        for (part, wakes) in parts.iter().zip([1, 2, 2]) {
+            part.resolve(stored(0));
+            assert_eq!(count.0.load(Ordering::SeqCst), wakes, "partition {partition}");
+        }
+    }
 }
