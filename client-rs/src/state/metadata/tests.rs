@@ -78,7 +78,6 @@ fn response(topics: Vec<MetadataResponseTopic<'_>>) -> Answer {
 }
 
 fn response_of(cluster_id: Option<&str>, topics: Vec<MetadataResponseTopic<'_>>) -> Answer {
-    use ottla_protocol::Message;
     let broker = |node_id| MetadataResponseBroker {
         node_id,
         host: "b",
@@ -91,10 +90,14 @@ fn response_of(cluster_id: Option<&str>, topics: Vec<MetadataResponseTopic<'_>>)
         topics,
         ..MetadataResponse::default()
     };
+    answered(VERSION, &response)
+}
+
+fn answered(version: i16, response: &MetadataResponse<'_>) -> Answer {
     let mut writer = Writer::new();
-    response.encode(&mut writer, VERSION).unwrap();
+    ottla_protocol::Message::encode(response, &mut writer, version).unwrap();
     let body = Bytes::from(writer.into_bytes());
-    Answer { version: VERSION, body, broker: Rc::from("b:9092"), throttle: Rc::default() }
+    Answer { version, body, broker: Rc::from("b:9092"), throttle: Rc::default() }
 }
 
 fn fault() -> Reply {
@@ -380,6 +383,23 @@ fn brokers_that_tell_nothing_for_long_are_given_up_for_those_of_the_options() {
             fail(&mut trial);
         }
         assert_eq!(trial.metadata.cluster().brokers.is_empty(), given_up, "{strategy}");
+    }
+}
+
+/// KIP-1102. Who is told never to look for the cluster anew asks those it knows again.
+#[test]
+fn a_broker_that_sends_its_clients_away_is_left_for_those_of_the_options() {
+    for (strategy, left) in [("rebootstrap", true), ("none", false)] {
+        let mut trial = Trial::with(&format!("metadata.recovery.strategy={strategy}"));
+        let topic = Arc::clone(&trial.topic);
+        trial.metadata.want(&topic, trial.now);
+        trial.answer_topic(ErrorCode::NONE, 1, 1);
+        trial.now = trial.metadata.poll_timeout().unwrap();
+        let token = trial.asked().unwrap();
+        let error_code = ErrorCode::REBOOTSTRAP_REQUIRED;
+        let asks = MetadataResponse { error_code, ..MetadataResponse::default() };
+        assert!(!trial.answer(token, Ok(answered(13, &asks))));
+        assert_eq!(trial.metadata.cluster().brokers.is_empty(), left, "{strategy}");
     }
 }
 
