@@ -1,7 +1,6 @@
 //! What every call from C passes: null, length and text checks, and no panic that gets out.
 #![allow(unsafe_code, reason = "pointers that C gives are followed here")]
 
-use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,14 +52,8 @@ pub(crate) fn guard_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
 
 fn caught<T>(body: impl FnOnce() -> Result<T, ottla_error_t>) -> Result<T, ottla_error_t> {
     // What a panic leaves behind is the core's, which treats it as failed.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(&*payload).into()))
-}
-
-fn panicked(payload: &(dyn Any + Send)) -> Error {
-    let owned = payload.downcast_ref::<String>().map(String::as_str);
-    let text = owned.or_else(|| payload.downcast_ref::<&str>().copied());
-    let text = text.unwrap_or("it tells nothing more");
-    Error::new(ErrorKind::Internal, format!("a fault in the client: {text}"))
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|payload| Err(Error::from_panic(&*payload).into()))
 }
 
 /// The error of an argument that makes no sense.

@@ -61,8 +61,8 @@ pub use health::{Health, LastError};
 pub use ottla_protocol::Uuid;
 pub use process::Process;
 pub use producer::{
-    Callbacks, Close, Failure, Flush, Partitioner, Partitions, Producer, ProducerStats, Room, Sent,
-    SentMany,
+    Callbacks, Close, Failure, Flush, Partitioner, Partitions, Producer, ProducerStats, Queued,
+    Room, Sent, SentMany,
 };
 pub use record::{Delivery, Header, Record, TopicPartition};
 pub use serial::{BigEndian, Plain, SerialError, Serializer, Typed};

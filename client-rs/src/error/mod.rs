@@ -4,6 +4,7 @@ mod kind;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -93,6 +94,14 @@ impl Error {
     /// The error of a call on a client that was closed.
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the client is closed")
+    }
+
+    /// The error of a panic that was caught before it got into another language.
+    pub fn from_panic(payload: &(dyn Any + Send)) -> Self {
+        let owned = payload.downcast_ref::<String>().map(String::as_str);
+        let text = owned.or_else(|| payload.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("it tells nothing more");
+        Self::new(ErrorKind::Internal, format!("a fault in the client: {text}"))
     }
 
     fn change(mut self, change: impl FnOnce(&mut Inner)) -> Self {

@@ -141,3 +141,17 @@ fn changing_a_clone_leaves_the_original_alone() {
     assert_eq!(error.hint(), None);
     assert_eq!(changed.hint(), Some("make a new one"));
 }
+
+#[test]
+fn a_panic_is_told_with_what_it_says() {
+    let told: [(Box<dyn Any + Send>, &str); 3] = [
+        (Box::new("literal"), "literal"),
+        (Box::new("made".to_owned()), "made"),
+        (Box::new(5), "nothing more"),
+    ];
+    for (payload, told) in told {
+        let error = Error::from_panic(&*payload);
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().ends_with(told), "{error}");
+    }
+}

@@ -16,7 +16,16 @@ use crate::state::parker::{Parker, Signal, Sleeper};
 /// How long after its deadline a close waits for the machine's last turn.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
+/// How much longer than a record's delivery may take a close takes that is given no time.
+const CLOSE_MARGIN: Duration = Duration::from_secs(1);
+
 impl Producer {
+    /// How long a close may take that is given no time: `delivery.timeout.ms` and a second. By then
+    /// each record is delivered, or has failed for a reason of its own.
+    pub fn close_timeout(&self) -> Duration {
+        self.inner.config.delivery_timeout.saturating_add(CLOSE_MARGIN)
+    }
+
     /// Sends all records at once, and waits until each is delivered or has failed.
     ///
     /// The error of the first record that failed since the last flush and that nobody holds a token

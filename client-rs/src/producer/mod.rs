@@ -9,6 +9,7 @@ pub(crate) mod stats;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 pub use self::callbacks::Callbacks;
@@ -16,7 +17,7 @@ pub use self::delivery::{Sent, SentMany};
 pub use self::lifecycle::{Close, Failure, Flush};
 use self::partitioner::{Own, Rule};
 pub use self::partitioner::{Partitioner, Partitions};
-pub use self::room::Room;
+pub use self::room::{Queued, Room};
 pub use self::stats::ProducerStats;
 use crate::config::{Options, ProducerConfig};
 use crate::driver::{self, clock};
@@ -47,6 +48,8 @@ pub struct Producer {
 struct Inner {
     config: ProducerConfig,
     face: Arc<Accumulator>,
+    /// Bytes of records that wait for room outside of the buffer.
+    outside: Arc<AtomicUsize>,
     life: Life,
     process: Process,
 }
@@ -95,9 +98,9 @@ impl Producer {
     fn of(config: ProducerConfig) -> Result<Self, Error> {
         Process::watch()?;
         let face = Accumulator::new(&config, Arc::<Wake>::default());
-        let process = Process::current();
+        let (outside, process) = (Arc::default(), Process::current());
         let life = Life::new(process);
-        Ok(Self { inner: Arc::new(Inner { config, face, life, process }) })
+        Ok(Self { inner: Arc::new(Inner { config, face, outside, life, process }) })
     }
 
     /// Sends a record, and gives its token. It never waits for the network.
@@ -167,6 +170,16 @@ impl Producer {
     pub fn room(&self, bytes: usize) -> Room {
         let inner = &self.inner;
         Room::new((Arc::clone(&inner.face), inner.process), bytes, inner.config.max_block)
+    }
+
+    /// Counts a record that a face is going to keep until there is room for it, as long as what is
+    /// given lives.
+    ///
+    /// What is kept so takes as many bytes as `buffer.memory`, or 16 MiB if that is more; a record
+    /// counts with its bytes and 1 KiB. `BufferFull` if it does not fit in; `RecordTooLarge` if it
+    /// can never have room.
+    pub fn queue(&self, record: &Record<'_>) -> Result<Queued, Error> {
+        Queued::new(&self.inner.outside, record.size(), self.inner.config.memory_bytes)
     }
 
     /// How the producer fares: its connections, its last error, its buffer.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,24 @@ const OVERHEAD: usize = 128;
 /// How long room is kept for who has waited for it, and may have given up.
 const KEPT: Duration = Duration::from_millis(100);
 
+/// Bytes of records that may wait outside of the buffer, if `buffer.memory` is not more.
+const OUTSIDE_BYTES_MIN: usize = 16 * 1024 * 1024;
+
+/// What is counted for a record that waits outside, beside its bytes: what a language keeps for it.
+const OUTSIDE_RECORD: usize = 1024;
+
 /// A future that is ready when there is room for a record.
+///
+/// It may be polled again when somebody else has taken the room: then it waits once more, for what
+/// is left of its time.
 pub struct Room {
     face: Arc<Accumulator>,
     process: Process,
     bytes: usize,
     max_block: Duration,
     place: Option<Place>,
+    /// When its time is over; the first poll says so.
+    by: Option<Instant>,
     /// Since when it waits.
     waits_since: Option<Instant>,
 }
@@ -37,7 +49,7 @@ impl Room {
         max_block: Duration,
     ) -> Self {
         let bytes = face.memory.chunk_for(bytes.saturating_add(OVERHEAD));
-        Self { face, process, bytes, max_block, place: None, waits_since: None }
+        Self { face, process, bytes, max_block, place: None, by: None, waits_since: None }
     }
 }
 
@@ -59,13 +71,11 @@ impl Future for Room {
             return Poll::Ready(Err(this.face.refusal()));
         }
         if this.bytes > this.face.memory.total() {
-            let text = "the record is larger than `buffer.memory`";
-            let error = Error::new(ErrorKind::RecordTooLarge, text);
-            return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
+            return Poll::Ready(Err(too_large()));
         }
         let fresh = this.place.is_none();
         let (memory, now) = (&this.face.memory, clock::now());
-        let by = now + this.max_block;
+        let by = *this.by.get_or_insert(now + this.max_block);
         let place = this.place.get_or_insert_with(|| memory.queue(this.bytes, Some(by)));
         if place.poll(Sleeper::Task(cx.waker().clone())) {
             if let Some(place) = this.place.take() {
@@ -95,8 +105,115 @@ impl Future for Room {
     }
 }
 
+fn too_large() -> Error {
+    let text = "the record is larger than `buffer.memory`";
+    Error::new(ErrorKind::RecordTooLarge, text).with_outcome(Outcome::NotSent)
+}
+
+/// A record that a face keeps outside of the buffer while it waits for room, counted until this is
+/// dropped. From [`Producer::queue`](super::Producer::queue).
+#[derive(Debug)]
+pub struct Queued {
+    outside: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Queued {
+    /// Counts a record of so many bytes, for a buffer of `memory` bytes.
+    pub(super) fn new(
+        outside: &Arc<AtomicUsize>,
+        record: usize,
+        memory: usize,
+    ) -> Result<Self, Error> {
+        if record > memory {
+            return Err(too_large());
+        }
+        let (bytes, most) = (record.saturating_add(OUTSIDE_RECORD), memory.max(OUTSIDE_BYTES_MIN));
+        let fits = |waiting: usize| waiting.checked_add(bytes).filter(|&sum| sum <= most);
+        let before = outside.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
+        before.map(|_| Self { outside: Arc::clone(outside), bytes }).map_err(|waiting| {
+            let text = "there is no room for the record, and others wait for room already";
+            Error::new(ErrorKind::BufferFull, text)
+                .with_outcome(Outcome::NotSent)
+                .with_hint(format!("records of {waiting} bytes wait, and {most} bytes may"))
+        })
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.outside.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
 impl fmt::Debug for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Room").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+    use std::task::Waker;
+
+    use super::*;
+    use crate::config::{Options, ProducerConfig};
+
+    const KIB: usize = 1024;
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[test]
+    fn who_was_given_room_that_another_took_waits_only_for_the_rest_of_its_time() {
+        let options = Options::new().set("bootstrap.servers", "127.0.0.1:1").unwrap();
+        let config = ProducerConfig::new(&options.set("buffer.memory", "32768").unwrap()).unwrap();
+        let face = Accumulator::new(&config, Arc::default());
+        let mut room = Room::new((Arc::clone(&face), Process::current()), 20_000, HOUR);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut poll = || Pin::new(&mut room).poll(&mut cx);
+        assert!(matches!(poll(), Poll::Ready(Ok(()))));
+        let by = clock::now() + HOUR;
+        let taken = face.memory.take_left().unwrap();
+        while clock::now() + HOUR <= by {
+            std::hint::spin_loop();
+        }
+        assert!(poll().is_pending());
+        face.memory.expire(by);
+        assert!(matches!(poll(), Poll::Ready(Err(late)) if late.kind() == ErrorKind::BufferFull));
+        drop(taken);
+    }
+
+    #[test]
+    fn what_waits_outside_of_the_buffer_takes_no_more_than_the_buffer_may() {
+        let (outside, memory) = (Arc::default(), 32 * 1024 * KIB);
+        // With what is counted beside it, each is half of what may wait.
+        let half = memory / 2 - OUTSIDE_RECORD;
+        let first = Queued::new(&outside, half, memory).unwrap();
+        let second = Queued::new(&outside, half, memory).unwrap();
+        let refused = Queued::new(&outside, 0, memory).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::BufferFull);
+        assert_eq!(refused.outcome(), Some(Outcome::NotSent));
+        drop(first);
+        Queued::new(&outside, half + 1, memory).unwrap_err();
+        let third = Queued::new(&outside, half, memory).unwrap();
+        drop((second, third));
+        assert_eq!(outside.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn behind_a_small_buffer_sixteen_mebibytes_may_wait_and_records_of_no_bytes_count_too() {
+        let outside = Arc::default();
+        let waiting: Vec<_> = (0..16 * KIB).map(|_| Queued::new(&outside, 0, 1).unwrap()).collect();
+        Queued::new(&outside, 0, 1).unwrap_err();
+        drop(waiting);
+    }
+
+    #[test]
+    fn a_record_that_can_never_have_room_does_not_wait_for_it() {
+        let memory = 64 * KIB;
+        Queued::new(&Arc::default(), memory, memory).unwrap();
+        let refused = Queued::new(&Arc::default(), memory + 1, memory).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::RecordTooLarge);
     }
 }
