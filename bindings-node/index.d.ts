@@ -81,7 +81,8 @@ export class Producer extends EventEmitter<ProducerEvents> {
   constructor(options: ProducerOptions)
   /**
    * Sends a record; resolves when it is delivered. While there is no room for it, it waits in order
-   * with others, for up to `maxBlock`.
+   * with others, for up to `maxBlock`; `BufferFull` at once if as many bytes wait as `bufferMemory`
+   * is (16 MiB if that is more), each record with 1 KiB for itself.
    */
   send(topic: string, value: Bytes, options?: RecordOptions & WaitOptions): Promise<Delivery>
   /**
@@ -97,11 +98,15 @@ export class Producer extends EventEmitter<ProducerEvents> {
     records: Iterable<RecordInput>,
     options?: WaitOptions
   ): Promise<SendReport>
-  /** Sends all at once; resolves when each record is delivered or has failed. */
+  /**
+   * Sends all at once; resolves when each record is delivered or has failed. Waits for that without
+   * a limit of its own.
+   */
   flush(options?: TimeoutOptions): Promise<void>
   /**
-   * Delivers what there is, within 5 s unless told otherwise, and ends. Rejects if records were
-   * lost that nobody waited for. A second call gives the first one's outcome.
+   * Delivers what there is, within `timeout`, and ends. Without one it may take `deliveryTimeout` and
+   * a second, by which each record is delivered or has failed. Rejects if records were lost that
+   * nobody waited for. A second call gives the first one's outcome.
    */
   close(options?: { timeout?: number }): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
@@ -226,7 +231,10 @@ export class Consumer implements AsyncIterable<ConsumerRecord> {
   resume(partitions: readonly TopicPartition[]): void
   /** The partitions that are this consumer's now. */
   assignment(): TopicPartition[]
-  /** Commits what is finished, leaves the group, and ends, within 5 s unless told otherwise. */
+  /**
+   * Commits what is finished, leaves the group, and ends, within `timeout`; without one within the
+   * option `apiTimeout`. A second call gives the first one's outcome.
+   */
   close(options?: { timeout?: number }): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }

@@ -2,6 +2,9 @@
 
 const { errorOf } = require('./error')
 
+/** Longest time of a timer of Node's; what is longer is as good as no limit. */
+const TIMER_MAX = 0x7fffffff
+
 /** How a value stands in the table of options, which checks it. */
 function text (name, value) {
   switch (typeof value) {
@@ -56,4 +59,4 @@ function whole (name, number, least, otherwise) {
   return number
 }
 
-module.exports = { pairs, brokerPairs, millis, whole }
+module.exports = { TIMER_MAX, pairs, brokerPairs, millis, whole }

@@ -10,7 +10,6 @@ const { pairs, millis, whole } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf } = require('./error')
 
-const CLOSE_MS = 5000
 const NO_OPTIONS = Object.freeze({})
 
 /** Reads topics, sharing their partitions with the other members of its group. */
@@ -196,7 +195,7 @@ class Consumer {
   }
 
   async #close (options) {
-    const timeout = millis('timeout', options.timeout, CLOSE_MS)
+    const timeout = millis('timeout', options.timeout, this.#native.apiTimeout)
     this.#reading.end()
     const number = call(() => this.#native.close(timeout))
     const closed = this.#pump.call(number)

@@ -6,14 +6,17 @@ const { Pump } = require('./pump')
 const { wantLog } = require('./log')
 const { takePacker, putBackPacker, isBytes, largeValue } = require('./pack')
 const { Delivery, SendReport } = require('./delivery')
-const { pairs, millis } = require('./config')
+const { TIMER_MAX, pairs, millis } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf, toError } = require('./error')
 
 const FULL = -1
 /** Batches whose records are settled between two looks at the clock. */
 const BATCHES_A_STEP = 16
-const CLOSE_MS = 5000
+/** What a process that ends has for what was pushed. */
+const EXIT_MS = 5000
+/** Longer than the name of any topic. */
+const NAME_MAX = 250
 const NO_OPTIONS = Object.freeze({})
 
 // Producers with records that nobody waits for: they are flushed before the process ends.
@@ -23,7 +26,7 @@ let flushesAtExit = false
 async function flushAll () {
   const flushed = Array.from(unflushed, async (producer) => {
     try {
-      await producer.flush({ timeout: CLOSE_MS })
+      await producer.flush({ timeout: EXIT_MS })
     } catch (error) {
       process.emitWarning(error)
     }
@@ -38,9 +41,10 @@ class Producer extends EventEmitter {
   #native
   #send
   #push
+  /** Topics that the native half knows by a number, and the names by it. */
   #topics = new Map()
   #names = []
-  /** Promises of records, by the slot of their batch: resolve and reject in turn. */
+  /** Of each batch, by its slot: its topic, and resolve and reject of its records in turn. */
   #slots = []
   #reports = new Map()
   /** What waits for room. */
@@ -78,18 +82,19 @@ class Producer extends EventEmitter {
     let signal
     try {
       signal = options.signal === undefined ? undefined : checked(options.signal)
-      const number = this.#topic(topic)
+      this.#check(topic)
       const large = pack(packer, value, options)
+      const number = this.#number(topic)
       slot = large === undefined
         ? this.#send(number, packer.numbers, packer.bytes)
         : this.#send(number, packer.numbers, packer.bytes, large)
-      if (slot === FULL) return this.#sendLater(number, packer, large, signal)
+      if (slot === FULL) return this.#sendLater(topic, packer, large, signal)
     } catch (refused) {
       return Promise.reject(toError(refused))
     } finally {
       putBackPacker(packer)
     }
-    const promise = new Promise((resolve, reject) => this.#expect(slot, resolve, reject))
+    const promise = new Promise((resolve, reject) => this.#expect(slot, topic, resolve, reject))
     this.#pump.retain()
     return signal === undefined ? promise : abortable(signal, promise)
   }
@@ -98,8 +103,9 @@ class Producer extends EventEmitter {
   push (topic, value, options = NO_OPTIONS) {
     const packer = takePacker()
     try {
-      const number = this.#topic(topic)
+      this.#check(topic)
       const large = pack(packer, value, options)
+      const number = this.#number(topic)
       const slot = large === undefined
         ? this.#push(number, packer.numbers, packer.bytes)
         : this.#push(number, packer.numbers, packer.bytes, large)
@@ -124,7 +130,7 @@ class Producer extends EventEmitter {
   async sendMany (topic, rows, options = NO_OPTIONS) {
     const signal = checked(options.signal)
     const list = listOf(rows)
-    const number = this.#topic(topic)
+    this.#check(topic)
     if (list.length === 0) {
       const none = new BigInt64Array(0)
       const columns = { partitions: new Int32Array(0), offsets: none, timestamps: none }
@@ -139,7 +145,7 @@ class Producer extends EventEmitter {
       if (this.#reports.delete(report)) this.#pump.release()
     }
     try {
-      const dispatched = this.#dispatch(number, list, report, refused, signal)
+      const dispatched = this.#dispatch(topic, list, report, refused, signal)
       this.#wait(dispatched)
       this.#pump.turn()
       const whole = Promise.all([told, dispatched])
@@ -187,7 +193,7 @@ class Producer extends EventEmitter {
   }
 
   async #close (options) {
-    const timeout = millis('timeout', options.timeout, CLOSE_MS)
+    const timeout = millis('timeout', options.timeout, this.#native.closeTimeout)
     const start = performance.now()
     this.#setClean()
     if (this.#waiting.size > 0) {
@@ -200,30 +206,40 @@ class Producer extends EventEmitter {
     this.#raiseUnheard()
   }
 
-  #topic (topic) {
+  #check (topic) {
     if (this.#closing !== undefined) throw errorOf('Closed', 'the producer is closed')
+    if (typeof topic !== 'string') throw new TypeError(`a topic is a string, not ${typeof topic}`)
+  }
+
+  /**
+   * The topic's number, good until the program is called: it may send to so many others that the
+   * number becomes that of another topic.
+   */
+  #number (topic) {
     const known = this.#topics.get(topic)
     if (known !== undefined) return known
-    if (typeof topic !== 'string') throw new TypeError(`a topic is a string, not ${typeof topic}`)
-    const number = this.#native.topic(topic)
-    this.#topics.set(topic, number)
-    this.#names[number] = topic
+    // What is cut off a name that is too long is nothing to keep: it is refused all the same.
+    const name = topic.length > NAME_MAX ? topic.slice(0, NAME_MAX) : topic
+    const number = this.#native.topic(name)
+    this.#topics.delete(this.#names[number])
+    this.#names[number] = name
+    this.#topics.set(name, number)
     return number
   }
 
   /** Sends the packed record when there is room for it. */
   #sendLater (topic, packer, large, signal) {
     const { usedNumbers, usedBytes } = packer
-    const number = this.#native.sendLater(topic, usedNumbers, usedBytes, large)
-    const sent = this.#pump.call(number, ({ slot }) => {
+    const later = this.#native.sendLater(this.#number(topic), usedNumbers, usedBytes, large)
+    const sent = this.#pump.call(later, ({ slot }) => {
       // At once: the slot may be settled in the same turn.
       this.#pump.retain()
-      const delivered = new Promise((resolve, reject) => this.#expect(slot, resolve, reject))
+      const delivered = new Promise((resolve, reject) => this.#expect(slot, topic, resolve, reject))
       return { delivered }
     })
     this.#wait(sent)
     const delivery = sent.then(({ delivered }) => delivered)
-    return abortable(signal, delivery, () => this.#pump.forget(number))
+    return abortable(signal, delivery, () => this.#pump.forget(later))
   }
 
   /** Notes something that waits for room, until it does no longer. */
@@ -232,9 +248,9 @@ class Producer extends EventEmitter {
     this.#waiting.add(waiting)
   }
 
-  #expect (slot, resolve, reject) {
+  #expect (slot, topic, resolve, reject) {
     const waiting = this.#slots[slot]
-    if (waiting === undefined) this.#slots[slot] = [resolve, reject]
+    if (waiting === undefined) this.#slots[slot] = [topic, resolve, reject]
     else waiting.push(resolve, reject)
   }
 
@@ -262,13 +278,14 @@ class Producer extends EventEmitter {
           this.#native.skipRow(report)
         }
         const { usedNumbers, usedBytes } = packer
+        const number = this.#number(topic)
         const taken = ticket !== undefined
           ? 0
-          : call(() => this.#native.sendRows(topic, usedNumbers, usedBytes, report, first, count))
+          : call(() => this.#native.sendRows(number, usedNumbers, usedBytes, report, first, count))
         if (taken < count) {
           ticket ??= this.#native.joinLine()
           const later = call(() => this.#native.sendRowsLater(
-            topic, usedNumbers, usedBytes, report, first, count, taken, ticket))
+            number, usedNumbers, usedBytes, report, first, count, taken, ticket))
           await this.#pump.call(later)
           if (signal?.aborted) return
         }
@@ -300,16 +317,15 @@ class Producer extends EventEmitter {
 
   #settle ({ places, offsets, timestamps, errors, done }) {
     let fault = 0
-    for (let row = 0, at = 0; row < offsets.length; row++, at += 4) {
+    for (let row = 0, at = 0; row < offsets.length; row++, at += 3) {
       const waiting = this.#slots[places[at]]
-      const pair = places[at + 1] * 2
+      const pair = places[at + 1] * 2 + 1
       if (errors !== undefined && errors[fault] === row) {
         waiting[pair + 1](toError(errors[fault + 1]))
         fault += 2
       } else {
-        const topic = this.#names[places[at + 2]]
         const time = Number(timestamps[row])
-        waiting[pair](new Delivery(topic, places[at + 3], offsets[row], time))
+        waiting[pair](new Delivery(waiting[0], places[at + 2], offsets[row], time))
       }
       this.#pump.release()
     }
@@ -362,7 +378,7 @@ class Producer extends EventEmitter {
 
 /** The promise's outcome, or what `late` gives if the time is over first: an error is thrown. */
 async function within (timeout, promise, late) {
-  if (timeout === Infinity) return promise
+  if (timeout > TIMER_MAX) return promise
   let timer
   const timed = new Promise((resolve, reject) => {
     timer = setTimeout(() => {

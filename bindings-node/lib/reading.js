@@ -1,6 +1,7 @@
 'use strict'
 
 const { Batch, BatchData, ConsumerRecord } = require('./record')
+const { TIMER_MAX } = require('./config')
 const { call } = require('./error')
 
 /** Records given between two looks at whether their partition is still ours. */
@@ -79,8 +80,7 @@ class Reading {
     this.#waiting.push(waiter)
     this.#pump.retain()
     signal?.addEventListener('abort', abort, { once: true })
-    // Longer than a timer can be is as good as no limit.
-    if (timeout < 0x7fffffff) timer = setTimeout(late, timeout)
+    if (timeout <= TIMER_MAX) timer = setTimeout(late, timeout)
   }
 
   /** Gives those who wait what there is. */

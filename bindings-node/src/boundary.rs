@@ -1,11 +1,10 @@
 //! What every call from JavaScript passes: no panic gets out, and errors go out with their facts.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use napi::bindgen_prelude::Env;
-use ottla::{Error, ErrorKind};
+use ottla::Error;
 
 use crate::error;
 
@@ -35,22 +34,19 @@ impl From<napi::Error> for Fault {
 pub(crate) fn guard<T>(env: &Env, body: impl FnOnce() -> Result<T, Fault>) -> napi::Result<T> {
     // What a panic leaves behind is the core's, which treats it as failed.
     let outcome = catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|payload| Err(Fault::Client(panicked(&*payload))));
+        .unwrap_or_else(|payload| Err(Fault::Client(Error::from_panic(&*payload))));
     outcome.map_err(|fault| match fault {
         Fault::Client(error) => error::thrown(env, &error),
         Fault::Engine(error) => error,
     })
 }
 
-/// The error of a panic.
-pub(crate) fn panicked(payload: &(dyn Any + Send)) -> Error {
-    let owned = payload.downcast_ref::<String>().map(String::as_str);
-    let text = owned.or_else(|| payload.downcast_ref::<&str>().copied());
-    let text = text.unwrap_or("it tells nothing more");
-    Error::new(ErrorKind::Internal, format!("a fault in the client: {text}"))
-}
-
 /// A time in milliseconds, as JavaScript gives it. No number and what is too large are no limit.
 pub(crate) fn millis(time: f64) -> Duration {
     Duration::try_from_secs_f64(time / 1000.0).unwrap_or(Duration::MAX)
+}
+
+/// The same the other way.
+pub(crate) fn as_millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }

@@ -12,7 +12,7 @@ use napi_derive::napi;
 use ottla::{Error, ErrorKind};
 use ottla_broker::{Broker, BrokerConfig, BrokerError};
 
-use crate::boundary::{Fault, guard, millis, panicked};
+use crate::boundary::{Fault, guard, millis};
 use crate::signal::{Callback, Hold, Signal};
 use crate::wait::{Answer, Waits};
 
@@ -165,8 +165,8 @@ fn on_own_thread(
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let told = Arc::clone(&outcome);
     let work = move || {
-        let result =
-            catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(&*payload)));
+        let result = catch_unwind(AssertUnwindSafe(body))
+            .unwrap_or_else(|payload| Err(Error::from_panic(&*payload)));
         let mut outcome = told.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.result = Some(result.map(|()| Answer::Done));
         let waiter = outcome.waiter.take();

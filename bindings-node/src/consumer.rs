@@ -7,7 +7,7 @@ use napi::bindgen_prelude::{Array, BigInt64Array, Env, External, Object};
 use napi_derive::napi;
 use ottla::{Batch, Commit, Consumer, Error, ErrorKind, TopicPartition};
 
-use crate::boundary::{guard, millis};
+use crate::boundary::{as_millis, guard, millis};
 use crate::config;
 use crate::record;
 use crate::signal::{Callback, Hold, Signal};
@@ -225,6 +225,12 @@ impl NativeConsumer {
             let partitions = self.consumer.assignment();
             Ok(partitions.into_iter().map(|own| (own.topic.to_string(), own.partition)).collect())
         })
+    }
+
+    /// How many milliseconds a call may take that is given no time.
+    #[napi(getter)]
+    pub fn api_timeout(&self) -> f64 {
+        as_millis(self.consumer.api_timeout())
     }
 
     /// Commits what is finished, leaves the group and ends, within so many milliseconds.

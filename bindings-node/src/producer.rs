@@ -1,15 +1,15 @@
 //! The producer behind JavaScript's `Producer`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{Env, Function, Int32ArraySlice, Object, Uint8ArraySlice};
 use napi_derive::napi;
-use ottla::{Completions, Error, ErrorKind, Producer, Record, Sent};
+use ottla::{Completions, Error, ErrorKind, Producer, Queued, Record, Room, Sent};
 
-use crate::boundary::{Fault, guard, millis};
+use crate::boundary::{as_millis, guard, millis};
 use crate::config;
 use crate::record::Packed;
 use crate::signal::{Callback, Hold, Signal};
@@ -26,8 +26,8 @@ const FULL: i32 = -1;
 /// What a send gives if nobody waits for the record.
 const FORGOTTEN: i32 = 0;
 
-/// Bytes of records that may wait for room, if `buffer.memory` is not more.
-const WAITING_BYTES_MIN: usize = 16 * 1024 * 1024;
+/// Topics that are known by a number at the most; one more takes the number of the oldest.
+const TOPICS_MAX: usize = 1024;
 
 #[napi(js_name = "NativeProducer")]
 #[derive(Debug)]
@@ -43,19 +43,36 @@ struct Own {
     producer: Producer,
     completions: Arc<Completions>,
     pending: RefCell<Pending>,
-    topics: RefCell<Vec<Arc<str>>>,
+    topics: RefCell<Topics>,
     /// Who waits for room, in order: later records do not overtake them.
     line: Line,
     /// Places in the line that JavaScript holds over several calls.
     tickets: RefCell<HashMap<u32, Ticket>>,
-    /// Bytes of records that wait for room, and their limit.
-    waiting_bytes: Cell<usize>,
-    waiting_bytes_max: usize,
+}
+
+/// Names of topics by their numbers, so that a name does not cross the border with each record.
+#[derive(Debug, Default)]
+struct Topics {
+    names: Vec<Arc<str>>,
+    /// The number that the next one gets.
+    next: usize,
+}
+
+impl Topics {
+    fn add(&mut self, name: Arc<str>) -> u32 {
+        let number = self.next;
+        match self.names.get_mut(number) {
+            Some(oldest) => *oldest = name,
+            None => self.names.push(name),
+        }
+        self.next = (number + 1) % TOPICS_MAX;
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
 }
 
 /// Packed records that wait for room.
 struct Parcel {
-    topic: (u32, Arc<str>),
+    topic: Arc<str>,
     numbers: Vec<i32>,
     bytes: Vec<u8>,
     value: Option<Vec<u8>>,
@@ -75,7 +92,6 @@ impl NativeProducer {
             let producer = Producer::new(&options)?;
             let signal = Signal::new(on_signal);
             let bell = Arc::clone(&signal);
-            let limit = options.get("buffer.memory").and_then(|bytes| bytes.parse().ok());
             let own = Own {
                 producer,
                 completions: Completions::new(move || bell.raise()),
@@ -83,22 +99,23 @@ impl NativeProducer {
                 topics: RefCell::default(),
                 line: Line::default(),
                 tickets: RefCell::default(),
-                waiting_bytes: Cell::new(0),
-                waiting_bytes_max: limit.unwrap_or(0).max(WAITING_BYTES_MIN),
             };
             let waits = Waits::new(Arc::clone(&signal));
             Ok(Self { own: Rc::new(own), signal, waits })
         })
     }
 
-    /// The number of a topic, for calls that send to it.
+    /// A number for a topic, for calls that send to it. It was that of the topic for which the
+    /// number was asked first, if there are too many.
     #[napi]
     pub fn topic(&self, env: &Env, name: String) -> napi::Result<u32> {
-        guard(env, || {
-            let mut topics = self.own.topics.borrow_mut();
-            topics.push(name.into());
-            Ok(u32::try_from(topics.len() - 1).unwrap_or(u32::MAX))
-        })
+        guard(env, || Ok(self.own.topics.borrow_mut().add(name.into())))
+    }
+
+    /// How many milliseconds a close may take that is given no time.
+    #[napi(getter)]
+    pub fn close_timeout(&self) -> f64 {
+        as_millis(self.own.producer.close_timeout())
     }
 
     /// A function that sends one record, and gives the slot that its outcome will come with.
@@ -133,16 +150,18 @@ impl NativeProducer {
     ) -> napi::Result<u32> {
         guard(env, || {
             let parcel = self.own.parcel(topic, &numbers, &bytes, value.as_deref())?;
-            let reserved = Reserved::new(&self.own, parcel.len())?;
-            let ticket = self.own.line.join();
+            let queued = self.own.queue(&parcel)?;
+            let (own, ticket) = (Rc::clone(&self.own), self.own.line.join());
             Ok(self.waits.start(async move {
+                let _counted = queued;
                 let mut packed = parcel.unpack();
-                let record = packed.next(&parcel.topic.1)?;
+                let record = packed.next(&parcel.topic)?;
                 // Its time runs from now on, whoever is before it in the line.
-                reserved.own.producer.room(record.size()).await?;
+                let mut room = own.producer.room(record.size());
+                (&mut room).await?;
                 ticket.reached().await;
-                let sent = reserved.own.send_when_room(&record).await?;
-                Ok(Answer::Slot(reserved.own.keep(parcel.topic.0, &sent, Whose::One)))
+                let sent = own.send_when_room(&record, room).await?;
+                Ok(Answer::Slot(own.keep(&sent, Whose::One)))
             }))
         })
     }
@@ -189,7 +208,7 @@ impl NativeProducer {
                 let whose = Whose::Row { report, row: first + row };
                 match self.own.producer.try_send(&packed.next(&name)?) {
                     Ok(sent) => {
-                        self.own.keep(topic, &sent, whose);
+                        self.own.keep(&sent, whose);
                     }
                     Err(error) if is_full(&error) => return Ok(row),
                     Err(error) => self.own.pending.borrow_mut().refuse(report, first + row, error),
@@ -322,7 +341,7 @@ impl Own {
         let name = self.topic(topic)?;
         let mut packed = Packed::new(numbers, bytes, large);
         match self.producer.try_send(&packed.next(&name)?) {
-            Ok(sent) if awaited => Ok(self.keep(topic, &sent, Whose::One)),
+            Ok(sent) if awaited => Ok(self.keep(&sent, Whose::One)),
             Ok(_forgotten) => Ok(FORGOTTEN),
             Err(error) if is_full(&error) => Ok(FULL),
             Err(error) => Err(error),
@@ -330,14 +349,14 @@ impl Own {
     }
 
     fn topic(&self, number: u32) -> Result<Arc<str>, Error> {
-        let topics = self.topics.borrow();
-        let topic = usize::try_from(number).ok().and_then(|number| topics.get(number));
+        let names = &self.topics.borrow().names;
+        let topic = usize::try_from(number).ok().and_then(|number| names.get(number));
         topic.cloned().ok_or_else(|| Error::new(ErrorKind::Internal, "no topic of that number"))
     }
 
     /// Keeps a record's token until its outcome is known, which rings the bell.
-    fn keep(&self, topic: u32, sent: &Sent, whose: Whose) -> i32 {
-        let slot = self.pending.borrow_mut().keep(topic, sent, whose);
+    fn keep(&self, sent: &Sent, whose: Whose) -> i32 {
+        let slot = self.pending.borrow_mut().keep(sent, whose);
         sent.notify(&self.completions);
         slot
     }
@@ -350,18 +369,23 @@ impl Own {
         value: Option<&[u8]>,
     ) -> Result<Parcel, Error> {
         Ok(Parcel {
-            topic: (topic, self.topic(topic)?),
+            topic: self.topic(topic)?,
             numbers: numbers.to_vec(),
             bytes: bytes.to_vec(),
             value: value.map(<[u8]>::to_vec),
         })
     }
 
-    async fn send_when_room(&self, record: &Record<'_>) -> Result<Sent, Error> {
+    /// Counts a record that waits for room, for as long as what this gives lives.
+    fn queue(&self, parcel: &Parcel) -> Result<Queued, Error> {
+        self.producer.queue(&parcel.unpack().next(&parcel.topic)?)
+    }
+
+    async fn send_when_room(&self, record: &Record<'_>, mut room: Room) -> Result<Sent, Error> {
         loop {
             // The caller has waited for room before, which is kept for this try.
             match self.producer.try_send(record) {
-                Err(error) if is_full(&error) => self.producer.room(record.size()).await?,
+                Err(error) if is_full(&error) => (&mut room).await?,
                 other => return other,
             }
         }
@@ -378,7 +402,7 @@ impl Own {
         let mut packed = parcel.unpack();
         let mut late = None;
         for row in 0..count {
-            let record = packed.next(&parcel.topic.1)?;
+            let record = packed.next(&parcel.topic)?;
             if row < taken {
                 continue;
             }
@@ -386,7 +410,8 @@ impl Own {
                 Some(late) => Err(Error::clone(late)),
                 None => match self.producer.try_send(&record) {
                     Err(error) if is_full(&error) => {
-                        let sent = self.send_when_room(&record).await;
+                        let room = self.producer.room(record.size());
+                        let sent = self.send_when_room(&record, room).await;
                         // Who has waited in vain once does not wait again for each that is left.
                         late = sent.as_ref().err().filter(|error| is_full(error)).cloned();
                         sent
@@ -396,7 +421,7 @@ impl Own {
             };
             match outcome {
                 Ok(sent) => {
-                    self.keep(parcel.topic.0, &sent, Whose::Row { report, row: first + row });
+                    self.keep(&sent, Whose::Row { report, row: first + row });
                 }
                 Err(error) => self.pending.borrow_mut().refuse(report, first + row, error),
             }
@@ -408,35 +433,6 @@ impl Own {
 impl Parcel {
     fn unpack(&self) -> Packed<'_> {
         Packed::new(&self.numbers, &self.bytes, self.value.as_deref())
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len() + self.value.as_ref().map_or(0, Vec::len)
-    }
-}
-
-/// Bytes of a record that waits for room, counted until it waits no more.
-struct Reserved {
-    own: Rc<Own>,
-    bytes: usize,
-}
-
-impl Reserved {
-    /// `BufferFull` if as many bytes wait already as the producer may hold.
-    fn new(own: &Rc<Own>, bytes: usize) -> Result<Self, Fault> {
-        let waiting = own.waiting_bytes.get().saturating_add(bytes);
-        if waiting > own.waiting_bytes_max {
-            let text = "there is no room for the record, and as much waits for room already";
-            return Err(Error::new(ErrorKind::BufferFull, text).into());
-        }
-        own.waiting_bytes.set(waiting);
-        Ok(Self { own: Rc::clone(own), bytes })
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.own.waiting_bytes.set(self.own.waiting_bytes.get().saturating_sub(self.bytes));
     }
 }
 

@@ -20,7 +20,7 @@ export async function startPlace () {
     },
     producer (t, options) {
       const producer = new Producer({ bootstrapServers: broker.address, ...options })
-      t.after(() => producer.close().catch(() => {}))
+      t.after(() => producer.close({ timeout: 5000 }).catch(() => {}))
       return producer
     },
     consumer (t, topic, options) {

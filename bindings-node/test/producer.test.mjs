@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { once } from 'node:events'
 import { Broker, Delivery, OttlaError, Producer, RetriableError, UsageError } from 'ottla'
-import { readRecords, readValues, startGate, startPlace, stateOf } from './place.mjs'
+import { readRecords, readValues, runProgram, startGate, startPlace, stateOf } from './place.mjs'
 
 let place
 before(async () => { place = await startPlace() })
@@ -172,9 +172,10 @@ test('pushed records are delivered, in order', async (t) => {
 })
 
 /** A producer of which nothing gets to the broker before the gate is opened, so it is room that ends. */
-async function behindGate (t, bufferMemory) {
+async function behindGate (t, bufferMemory, options) {
   const gate = await startGate(t, place.address)
-  const producer = place.producer(t, { bootstrapServers: gate.address, bufferMemory, maxBlock: 600_000 })
+  const given = { bootstrapServers: gate.address, bufferMemory, maxBlock: 600_000, ...options }
+  const producer = place.producer(t, given)
   return { topic: await place.topic(), gate, producer }
 }
 
@@ -222,6 +223,64 @@ test('a flush waits for records that wait for room', async (t) => {
   assert.equal((await another.send(topic, 'last')).offset, 101n)
   const deliveries = await Promise.all(sent)
   deliveries.forEach(({ offset }, at) => assert.equal(offset, BigInt(at + 1)))
+})
+
+test('no more waits for room than the buffer may hold, or 16 MiB, with 1 KiB for each record', async (t) => {
+  // Of small ones some go where a large one had no room.
+  for (const [bytes, count, least, most] of [[64 * 1024, 300, 252, 252], [0, 24_000, 16_384, 23_000]]) {
+    const { topic, gate, producer } = await behindGate(t, 128 * 1024)
+    const value = Buffer.alloc(bytes)
+    while (producer.push(topic, Buffer.alloc(16_000)));
+    const outcomes = Array.from({ length: count }, () =>
+      producer.send(topic, value).then(() => 'stored', (error) => error.code))
+    gate.open()
+    const told = await Promise.all(outcomes)
+    const waited = told.findIndex((outcome) => outcome !== 'stored')
+    assert.ok(waited >= least && waited <= most, `${waited} of ${bytes} bytes waited`)
+    assert.deepEqual(new Set(told.slice(waited)), new Set(['BufferFull']))
+  }
+})
+
+test('a record goes to its topic, however many others are sent to meanwhile', async (t) => {
+  const { topic, gate, producer } = await behindGate(t, 128 * 1024)
+  const others = () => {
+    for (let at = 0; at < 3000; at++) {
+      // No topic may have such a name, so nothing comes of them.
+      try { producer.push(`?${at}`, 'v') } catch {}
+    }
+  }
+  const asked = { * [Symbol.iterator] () { others(); yield ['name', 'value'] } }
+  const sent = [producer.send(topic, 'v', { headers: asked }), producer.send(topic, Buffer.alloc(32_000))]
+  others()
+  const rows = Array.from({ length: 100 }, () => ({ value: Buffer.alloc(5000), headers: asked }))
+  const report = producer.sendMany(topic, rows)
+  const last = producer.send(topic, 'last')
+  gate.open()
+  const offsets = (await Promise.all([...sent, last])).map((at) => {
+    assert.equal(at.topic, topic)
+    return at.offset
+  })
+  assert.deepEqual(offsets, [0n, 1n, 102n])
+  assert.deepEqual([...(await report).offsets], rows.map((_, at) => BigInt(at + 2)))
+})
+
+test('a program that sends to ever new topics does not grow by their names', async () => {
+  const { out, err } = await runProgram(`
+    import { Producer } from 'ottla'
+    const producer = new Producer({ bootstrapServers: '127.0.0.1:1' })
+    const send = (count) => {
+      for (let at = 0; at < count; at++) {
+        try { producer.push('?'.padEnd(200, 'x') + at, 'v') } catch {}
+      }
+      gc()
+      return process.memoryUsage().heapUsed
+    }
+    const before = send(2000)
+    console.log(send(100_000) - before)
+    await producer.close()
+  `, { args: ['--expose-gc'] })
+  assert.equal(err, '')
+  assert.ok(Number(out) < 8_000_000, `${out} bytes more`)
 })
 
 test('who waits for room too long is told so', async () => {
@@ -372,6 +431,33 @@ test('a flush that takes too long says so', async (t) => {
   t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
   producer.push('nowhere', 'x')
   await assert.rejects(producer.flush({ timeout: 100 }), { code: 'Timeout', retriable: true })
+})
+
+test('a time longer than a timer can be is no limit', async (t) => {
+  const { topic, gate, producer } = await behindGate(t, 128 * 1024)
+  producer.push(topic, 'v')
+  const flushed = producer.flush({ timeout: 2 ** 31 })
+  // A timer set to that would be over by now: Node makes it one of 1 ms.
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  assert.equal(await stateOf(flushed), 'waiting')
+  gate.open()
+  await flushed
+})
+
+test('a close that is given no time has that of the deliveries, and no more', async (t) => {
+  const { topic, gate, producer } = await behindGate(t, 128 * 1024, { deliveryTimeout: 400_000 })
+  const sent = Array.from({ length: 100 }, () => producer.send(topic, Buffer.alloc(10_000)))
+  // The clock of timers stands still, but when it is told to go on.
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const closed = producer.close()
+  t.mock.timers.tick(400_999)
+  assert.equal(await stateOf(Promise.race([closed, ...sent])), 'waiting')
+  t.mock.timers.tick(1)
+  const refused = await sent.at(-1).then(() => undefined, (error) => error)
+  assert.equal(refused?.code, 'Closed')
+  gate.open()
+  await Promise.allSettled([closed, ...sent])
+  assert.equal((await sent[0]).offset, 0n)
 })
 
 test('after close every call says so, and a second close does nothing', async (t) => {

@@ -53,7 +53,12 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let first = {
             let mut places = self.line.borrow_mut();
-            places.waiting.retain(|(number, _)| *number != self.number);
+            // Nearly always it is the first that leaves.
+            if places.waiting.front().is_some_and(|(number, _)| *number == self.number) {
+                places.waiting.pop_front();
+            } else {
+                places.waiting.retain(|(number, _)| *number != self.number);
+            }
             places.waiting.front_mut().and_then(|(_, waker)| waker.take())
         };
         if let Some(waker) = first {

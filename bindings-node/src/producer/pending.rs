@@ -31,7 +31,6 @@ pub(super) struct Pending {
 /// The records of one batch.
 #[derive(Debug, Default)]
 struct Slot {
-    topic: u32,
     open: Vec<Open>,
     /// Promises that were given a place here.
     promises: i32,
@@ -58,7 +57,7 @@ struct Report {
     errors: Vec<(u32, Error)>,
 }
 
-/// What is told of records with promises: for each its slot, place, topic and partition.
+/// What is told of records with promises: for each its slot, place and partition.
 #[derive(Default)]
 struct News {
     places: Vec<i32>,
@@ -70,7 +69,7 @@ struct News {
 
 const UNKNOWN: Landing = Landing { partition: -1, offset: -1, timestamp: -1 };
 
-/// A delivery without its topic, which the slot knows.
+/// A delivery without its topic, which JavaScript keeps with the slot.
 #[derive(Clone, Copy)]
 struct Landing {
     partition: i32,
@@ -86,10 +85,10 @@ impl From<&Delivery> for Landing {
 
 impl Pending {
     /// Keeps a record; gives the number of its batch's slot.
-    pub(super) fn keep(&mut self, topic: u32, sent: &Sent, whose: Whose) -> i32 {
+    pub(super) fn keep(&mut self, sent: &Sent, whose: Whose) -> i32 {
         let number = match self.by_batch.get(&sent.batch_id()) {
             Some(&number) => number,
-            None => self.open_slot(sent.batch_id(), topic),
+            None => self.open_slot(sent.batch_id()),
         };
         let Some(slot) = self.slots.get_mut(number) else { return -1 };
         let whose = match whose {
@@ -103,13 +102,12 @@ impl Pending {
         int(number)
     }
 
-    fn open_slot(&mut self, batch: u64, topic: u32) -> usize {
+    fn open_slot(&mut self, batch: u64) -> usize {
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
         if let Some(slot) = self.slots.get_mut(number) {
-            slot.topic = topic;
             slot.promises = 0;
         }
         self.by_batch.insert(batch, number);
@@ -194,12 +192,11 @@ impl Pending {
 
     fn settle_batch(&mut self, number: usize, batch: &Completed, told: &mut News) {
         let Some(slot) = self.slots.get_mut(number) else { return };
-        let topic = slot.topic.cast_signed();
         let mut open = std::mem::take(&mut slot.open);
         open.retain(|record| {
             let Some(result) = batch.result(record.stamp) else { return true };
             match record.whose {
-                Place::Promise(place) => told.push([int(number), place, topic], result),
+                Place::Promise(place) => told.push([int(number), place], result),
                 Place::Row { report, row } => self.settle_row(report, row, result),
             }
             false
@@ -217,7 +214,7 @@ impl Pending {
 }
 
 impl News {
-    fn push(&mut self, [slot, place, topic]: [i32; 3], result: Result<Delivery, Error>) {
+    fn push(&mut self, [slot, place]: [i32; 2], result: Result<Delivery, Error>) {
         let at = match result {
             Ok(at) => Landing::from(&at),
             Err(error) => {
@@ -225,7 +222,7 @@ impl News {
                 UNKNOWN
             }
         };
-        self.places.extend([slot, place, topic, at.partition]);
+        self.places.extend([slot, place, at.partition]);
         self.offsets.push(at.offset);
         self.timestamps.push(at.timestamp);
     }
