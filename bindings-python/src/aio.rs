@@ -45,6 +45,10 @@ impl Shared {
             self.fd.raise();
         }
     }
+
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Signal {
@@ -73,8 +77,7 @@ impl Signal {
         guard(py, || {
             // Cleared before anything is taken: what comes meanwhile raises it anew.
             self.shared.fd.clear();
-            let mut ready = self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner);
-            let ready = std::mem::take(&mut *ready);
+            let ready = self.shared.take();
             let batches = self.completions.drain(BATCHES_A_TURN);
             if batches.len() == BATCHES_A_TURN {
                 self.shared.fd.raise();

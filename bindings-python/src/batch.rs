@@ -3,18 +3,19 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla::Batch as CoreBatch;
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyIndexError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice, PyString};
 
 use crate::boundary::guard;
 use crate::record::Record;
 
 /// Records of one partition, in the order of their offsets; never empty.
 ///
-/// It is iterated, indexed and measured by len(). It may be kept, and read from any thread, for as
+/// It is iterated, indexed, sliced and measured by len(). It may be kept, and read from any thread, for as
 /// long as one likes; it keeps the memory of its fetch alive.
 #[pyclass(frozen, sequence, module = "ottla", name = "Batch")]
 pub(crate) struct Batch {
@@ -47,6 +48,20 @@ pub(crate) fn column(
     numbers.for_each(|number| packed.extend_from_slice(&number.to_ne_bytes()));
     let view = PyMemoryView::from(&PyBytes::new(py, &packed))?;
     view.call_method1(intern!(py, "cast"), (intern!(py, "q"),))
+}
+
+/// What a batch is indexed by.
+#[derive(FromPyObject)]
+enum Index<'py> {
+    At(isize),
+    Slice(Bound<'py, PySlice>),
+}
+
+/// The place of an index among so many; one below 0 counts from the end.
+pub(crate) fn place(index: isize, len: usize) -> PyResult<usize> {
+    let place = if index < 0 { len.checked_add_signed(index) } else { usize::try_from(index).ok() };
+    let missing = || PyIndexError::new_err(format!("no record {index} among {len}"));
+    place.filter(|&place| place < len).ok_or_else(missing)
 }
 
 #[pymethods]
@@ -117,14 +132,20 @@ impl Batch {
         self.core.len()
     }
 
-    fn __getitem__(this: &Bound<'_, Self>, index: isize) -> PyResult<Record> {
-        let len = this.get().core.len();
-        let place =
-            if index < 0 { len.checked_add_signed(index) } else { usize::try_from(index).ok() };
-        match place.filter(|&place| place < len) {
-            Some(place) => Ok(Record::in_batch(this.clone().unbind(), place)),
-            None => Err(PyIndexError::new_err(format!("no record {index} in a batch of {len}"))),
+    /// A record, or those of a slice as a list.
+    fn __getitem__<'py>(this: &Bound<'py, Self>, index: Index<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, len) = (this.py(), this.get().core.len());
+        let at = |place| Record::in_batch(this.clone().unbind(), place);
+        let slice = match index {
+            Index::At(index) => return at(place(index, len)?).into_bound_py_any(py),
+            Index::Slice(slice) => slice,
+        };
+        let range = slice.indices(isize::try_from(len)?)?;
+        let list = PyList::empty(py);
+        for step in 0..isize::try_from(range.slicelength)? {
+            list.append(at(usize::try_from(range.start + step * range.step)?))?;
         }
+        Ok(list.into_any())
     }
 
     fn __iter__(this: &Bound<'_, Self>) -> BatchIterator {

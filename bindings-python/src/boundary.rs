@@ -1,10 +1,9 @@
 //! What every call from Python passes: handles that know of forks, and no panic that gets out.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use ottla::{ErrorKind, Process};
+use ottla::{Error, ErrorKind, Process};
 use pyo3::prelude::*;
 
 use crate::error::{self, OrRaise as _};
@@ -19,15 +18,8 @@ pub(crate) fn guard<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> Py
 /// The same for what logging itself calls.
 pub(crate) fn caught<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     // What a panic leaves behind is the core's, which treats it as failed.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        let text = format!("a fault in the client: {}", text_of(&*payload));
-        Err(error::new(py, ErrorKind::Internal, text))
-    })
-}
-
-fn text_of(payload: &(dyn Any + Send)) -> &str {
-    let owned = payload.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("it tells nothing more")
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|payload| Err(error::to_py(py, &Error::from_panic(&*payload))))
 }
 
 /// A handle of the core, which only the process that made it may use.
@@ -79,4 +71,13 @@ pub(crate) fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<D
     }
     // Longer than a year is as good as no limit, and no sum of times wraps.
     Ok(Some(Duration::try_from_secs_f64(timeout).unwrap_or(LONGEST).min(LONGEST)))
+}
+
+/// The same for a call that has a time of its own if it is given none.
+pub(crate) fn seconds_or(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    otherwise: Duration,
+) -> PyResult<Duration> {
+    Ok(seconds(py, timeout)?.unwrap_or(otherwise))
 }

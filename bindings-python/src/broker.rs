@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ottla::ErrorKind;
-use ottla_broker::{Broker as CoreBroker, BrokerConfig};
+use ottla_broker::{Broker as CoreBroker, BrokerConfig, BrokerError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -46,8 +46,12 @@ impl Broker {
     }
 }
 
-fn failed(py: Python<'_>, cause: impl std::fmt::Display) -> PyErr {
-    error::new(py, ErrorKind::Broker, cause.to_string())
+fn failed(py: Python<'_>, cause: &BrokerError) -> PyErr {
+    let kind = match cause {
+        BrokerError::Stopped => ErrorKind::Closed,
+        _ => ErrorKind::Broker,
+    };
+    error::new(py, kind, cause.to_string())
 }
 
 #[pymethods]
@@ -96,7 +100,7 @@ impl Broker {
                 }
                 Ok(matches!(*state, State::Stopped))
             });
-            let stopped = outcome.map_err(|cause: ottla_broker::BrokerError| failed(py, cause))?;
+            let stopped = outcome.map_err(|cause: BrokerError| failed(py, &cause))?;
             if stopped {
                 return Err(error::new(py, ErrorKind::Closed, "the broker is stopped"));
             }
@@ -122,7 +126,7 @@ impl Broker {
         guard(py, || {
             let broker = self.running(py)?;
             let broker = broker.get(py)?;
-            py.detach(|| broker.create_topic(name, partitions)).map_err(|cause| failed(py, cause))
+            py.detach(|| broker.create_topic(name, partitions)).map_err(|cause| failed(py, &cause))
         })
     }
 
@@ -137,7 +141,7 @@ impl Broker {
             let state = std::mem::replace(&mut *self.lock(), State::Stopped);
             let State::Running(broker) = state else { return Ok(()) };
             let broker = broker.get(py)?;
-            py.detach(|| broker.stop(deadline)).map_err(|cause| failed(py, cause))
+            py.detach(|| broker.stop(deadline)).map_err(|cause| failed(py, &cause))
         })
     }
 }

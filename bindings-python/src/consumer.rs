@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::aio::{Pending, Signal};
 use crate::batch::Batch;
-use crate::boundary::{Held, guard, seconds};
+use crate::boundary::{Held, guard, seconds, seconds_or};
 use crate::config;
 use crate::error::{self, OrRaise as _};
 use crate::log;
@@ -43,8 +43,10 @@ impl<'py> What<'py> {
             return Ok(Self::Batch(batch.clone()));
         }
         if let Ok(record) = given.cast::<Record>() {
-            let read = record.get().read().map(Self::Record);
-            return read
+            let record = record.get();
+            let offset = || record.next_offset(given.py()).map(|next| Self::Offsets(vec![next]));
+            let what = record.read().map(Self::Record).or_else(offset);
+            return what
                 .ok_or_else(|| PyTypeError::new_err("the record was not read by a consumer"));
         }
         if let Ok(offsets) = given.cast::<PyDict>() {
@@ -145,7 +147,7 @@ impl Consumer {
             let core = self.core.get(py)?;
             loop {
                 let found = match core.poll_begun() {
-                    Ok(None) => wait::block_on_detached(py, core.next(), None)?.unwrap_or(Ok(None)),
+                    Ok(None) => wait::block_on(py, core.next(), None)?.unwrap_or(Ok(None)),
                     begun => begun,
                 };
                 match found {
@@ -170,7 +172,7 @@ impl Consumer {
                 return Ok(Some(Record::single(record)));
             }
             let timeout = seconds(py, timeout)?;
-            match wait::block_on_detached(py, core.next(), timeout)? {
+            match wait::block_on(py, core.next(), timeout)? {
                 Some(record) => record.map(single).or_raise(py),
                 // Tells why there is nothing, if it is known.
                 None => core.poll(Duration::ZERO).map(single).or_raise(py),
@@ -193,7 +195,7 @@ impl Consumer {
             let core = self.core.get(py)?;
             let timeout = seconds(py, timeout)?;
             let max = at_least_one(py, max_records)?;
-            match wait::block_on_detached(py, core.next_batch_of(max), timeout)? {
+            match wait::block_on(py, core.next_batch_of(max), timeout)? {
                 Some(found) => found.map(batch).or_raise(py),
                 None => core.poll_batch(Duration::ZERO).map(batch).or_raise(py),
             }
@@ -215,7 +217,7 @@ impl Consumer {
     ) -> PyResult<()> {
         guard(py, || {
             let (core, what) = (self.core.get(py)?, What::new(what)?);
-            let timeout = time_of(py, core, timeout)?;
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
             let done = core.commit_async_within(what.as_commit(), timeout);
             // It ends by itself, and tells what stood in its way.
             wait::finish(py, done, Some(timeout + GRACE), "the commit")
@@ -262,7 +264,7 @@ impl Consumer {
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         guard(py, || {
             let Some(core) = self.core.if_ours() else { return Ok(()) };
-            let timeout = time_of(py, core, timeout)?;
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
             wait::finish(py, core.close_async(timeout), None, "close")
         })
     }
@@ -304,7 +306,7 @@ impl Consumer {
     ) -> PyResult<Pending> {
         guard(py, || {
             let (core, what) = (self.core.get(py)?, What::new(what)?);
-            let timeout = time_of(py, core, timeout)?;
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
             let done = core.commit_async_within(what.as_commit(), timeout);
             Ok(Pending::new(signal, done, |_, ()| Ok(())))
         })
@@ -313,15 +315,10 @@ impl Consumer {
     fn _close(&self, py: Python<'_>, signal: &Signal, timeout: Option<f64>) -> PyResult<Pending> {
         guard(py, || {
             let core = self.core.get(py)?;
-            let done = core.close_async(time_of(py, core, timeout)?);
+            let done = core.close_async(seconds_or(py, timeout, core.api_timeout())?);
             Ok(Pending::new(signal, done, |_, ()| Ok(())))
         })
     }
-}
-
-/// How long a call may take that was given so many seconds, or none.
-fn time_of(py: Python<'_>, core: &Core, timeout: Option<f64>) -> PyResult<Duration> {
-    Ok(seconds(py, timeout)?.unwrap_or_else(|| core.api_timeout()))
 }
 
 fn at_least_one(py: Python<'_>, max_records: Option<usize>) -> PyResult<usize> {

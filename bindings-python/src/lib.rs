@@ -32,7 +32,7 @@ mod native {
     #[pymodule_export]
     use crate::log::{collect_log, take_log, wait_log};
     #[pymodule_export]
-    use crate::producer::{Producer, Sent};
+    use crate::producer::{Producer, Queued, Sent};
     #[pymodule_export]
     use crate::record::{Delivery, Record, restore_record};
     #[pymodule_export]

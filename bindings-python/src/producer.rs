@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use ottla::{ErrorKind, Producer as Core, Record as CoreRecord, Sent as CoreSent, SentMany, Stamp};
+use ottla::{
+    ErrorKind, Producer as Core, Queued as CoreQueued, Record as CoreRecord, Sent as CoreSent,
+    SentMany, Stamp,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::aio::{Pending, Signal};
-use crate::boundary::{Held, LONGEST, guard, seconds};
+use crate::boundary::{Held, guard, seconds, seconds_or};
 use crate::config;
 use crate::error::OrRaise as _;
 use crate::log;
-use crate::record::{Delivery, Headers, Item, Outgoing, nullable};
+use crate::record::{Data, Delivery, Headers, Item, Outgoing, nullable};
 use crate::report::{Report, taken};
 use crate::wait;
 
@@ -20,9 +23,6 @@ use crate::wait;
 #[derive(Debug)]
 pub(crate) struct Producer {
     core: Held<Core>,
-    /// How long a close may take that was given no time: by then every record is delivered, or has
-    /// failed for a reason of its own.
-    close_timeout: Duration,
     /// `max.block.ms`: how long a record may wait for room.
     max_block: Duration,
 }
@@ -44,18 +44,56 @@ impl Given<'_, '_> {
         py: Python<'_>,
         look: impl FnOnce(&CoreRecord<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
-        let (key, value) = (nullable(self.key, "key")?, nullable(self.value, "value")?);
-        let headers = Headers::new(self.headers)?;
-        let headers = headers.borrow(py)?;
-        look(&CoreRecord {
-            topic: self.topic,
+        self.parts()?.with(py, self.topic, look)
+    }
+
+    fn parts(&self) -> PyResult<Parts> {
+        Ok(Parts {
+            key: nullable(self.key, "key")?,
+            value: nullable(self.value, "value")?,
+            headers: Headers::new(self.headers)?,
             partition: self.partition,
-            key: key.as_ref().map(|key| key.as_slice(py)),
-            value: value.as_ref().map(|value| value.as_slice(py)),
+            timestamp: self.timestamp,
+        })
+    }
+}
+
+/// A record's parts but its topic: as they were given, whatever becomes of Python's buffers.
+#[derive(Debug)]
+struct Parts {
+    key: Option<Data>,
+    value: Option<Data>,
+    headers: Headers,
+    partition: Option<i32>,
+    timestamp: Option<i64>,
+}
+
+impl Parts {
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        look: impl FnOnce(&CoreRecord<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let headers = self.headers.borrow(py)?;
+        look(&CoreRecord {
+            topic,
+            partition: self.partition,
+            key: self.key.as_ref().map(|key| key.as_slice(py)),
+            value: self.value.as_ref().map(|value| value.as_slice(py)),
             headers: &headers,
             timestamp: self.timestamp,
         })
     }
+}
+
+/// A record that waits for room in an event loop; it counts among those until it is dropped.
+#[pyclass(frozen, module = "ottla._ottla")]
+#[derive(Debug)]
+pub(crate) struct Queued {
+    topic: String,
+    parts: Parts,
+    _counted: CoreQueued,
 }
 
 #[pymethods]
@@ -70,11 +108,8 @@ impl Producer {
         guard(py, || {
             log::look_twice(py);
             let options = config::options(bootstrap, options)?;
-            let delivery_timeout = config::millis(py, &options, "delivery.timeout.ms")?;
             let core = Held::new(Core::new(&options).or_raise(py)?);
-            let max_block = config::millis(py, &options, "max.block.ms")?;
-            let close_timeout = delivery_timeout + Duration::from_secs(1);
-            Ok(Self { core, close_timeout, max_block })
+            Ok(Self { core, max_block: config::millis(py, &options, "max.block.ms")? })
         })
     }
 
@@ -106,10 +141,11 @@ impl Producer {
         guard(py, || {
             let core = self.core.get(py)?;
             given.with(py, |record| {
+                let mut room = None;
                 loop {
                     match core.try_send(record) {
                         Err(full) if full.kind() == ErrorKind::BufferFull => {
-                            let room = core.room(record.size());
+                            let room = room.get_or_insert_with(|| core.room(record.size()));
                             wait::finish(py, room, None, "waiting for room")?;
                         }
                         sent => return sent.map(Sent::new).or_raise(py),
@@ -185,8 +221,8 @@ impl Producer {
     #[pyo3(signature = (timeout=None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         guard(py, || {
-            let timeout = self.close_timeout(py, timeout)?;
             let Some(core) = self.core.if_ours() else { return Ok(()) };
+            let timeout = seconds_or(py, timeout, core.close_timeout())?;
             wait::finish(py, core.close_async(timeout), None, "close")
         })
     }
@@ -224,24 +260,51 @@ impl Producer {
         self.max_block.as_secs_f64()
     }
 
-    /// Waits for room for a record.
-    #[pyo3(signature = (signal, topic="", value=None, *, key=None, headers=None, partition=None, timestamp=None))]
+    #[getter]
+    fn _close_timeout(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.core.get(py)?.close_timeout().as_secs_f64())
+    }
+
+    /// Takes a record that is to wait for room; BufferFullError if too much waits already.
+    #[pyo3(signature = (topic, value=None, *, key=None, headers=None, partition=None, timestamp=None))]
     #[allow(clippy::too_many_arguments, reason = "one for each part of a record")]
-    fn _room(
+    fn _queue(
         &self,
         py: Python<'_>,
-        signal: &Signal,
         topic: &str,
         value: Option<&Bound<'_, PyAny>>,
         key: Option<&Bound<'_, PyAny>>,
         headers: Option<&Bound<'_, PyAny>>,
         partition: Option<i32>,
         timestamp: Option<i64>,
-    ) -> PyResult<Pending> {
+    ) -> PyResult<Queued> {
         let given = Given { topic, value, key, headers, partition, timestamp };
         guard(py, || {
-            let bytes = given.with(py, |record| Ok(record.size()))?;
-            Ok(Pending::new(signal, self.core.get(py)?.room(bytes), |_, ()| Ok(())))
+            let core = self.core.get(py)?;
+            let parts = given.parts()?;
+            let counted = parts.with(py, topic, |record| core.queue(record).or_raise(py))?;
+            Ok(Queued { topic: topic.to_owned(), parts, _counted: counted })
+        })
+    }
+
+    /// Waits for room: for this record, or for any.
+    #[pyo3(signature = (signal, queued=None))]
+    fn _room(&self, py: Python<'_>, signal: &Signal, queued: Option<&Queued>) -> PyResult<Pending> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            let size = |queued: &Queued| queued.parts.with(py, &queued.topic, |it| Ok(it.size()));
+            let bytes = queued.map(size).transpose()?.unwrap_or(0);
+            Ok(Pending::new(signal, core.room(bytes), |_, ()| Ok(())))
+        })
+    }
+
+    /// Sends a record that waited, if there is room for it now.
+    fn _send_queued(&self, py: Python<'_>, queued: &Queued) -> PyResult<Sent> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            queued
+                .parts
+                .with(py, &queued.topic, |record| core.try_send(record).map(Sent::new).or_raise(py))
         })
     }
 
@@ -252,17 +315,10 @@ impl Producer {
     #[pyo3(signature = (signal, timeout=None))]
     fn _close(&self, py: Python<'_>, signal: &Signal, timeout: Option<f64>) -> PyResult<Pending> {
         guard(py, || {
-            let timeout = self.close_timeout(py, timeout)?;
-            let done = self.core.get(py)?.close_async(timeout);
+            let core = self.core.get(py)?;
+            let done = core.close_async(seconds_or(py, timeout, core.close_timeout())?);
             Ok(Pending::new(signal, done, |_, ()| Ok(())))
         })
-    }
-}
-
-impl Producer {
-    fn close_timeout(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Duration> {
-        let Some(timeout) = timeout else { return Ok(self.close_timeout) };
-        Ok(seconds(py, Some(timeout))?.unwrap_or(LONGEST))
     }
 }
 

@@ -4,7 +4,10 @@ mod data;
 
 use std::sync::Arc;
 
-use ottla::{ConsumerRecord, Delivery as CoreDelivery, ErrorKind, Header, Headers as CoreHeaders};
+use ottla::{
+    ConsumerRecord, Delivery as CoreDelivery, ErrorKind, Header, Headers as CoreHeaders,
+    TopicPartition,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +16,7 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use crate::batch::Batch;
 use crate::error;
 
-pub(crate) use data::{Headers, Item, Outgoing, nullable};
+pub(crate) use data::{Data, Headers, Item, Outgoing, lost, nullable};
 
 /// A record: one to be sent, or one that was read.
 ///
@@ -26,7 +29,8 @@ pub(crate) use data::{Headers, Item, Outgoing, nullable};
 ///
 /// One that was read has also topic and offset. It is lazy: each attribute is made when it is
 /// asked for, and the record keeps the memory of its batch alive. Given to `send_many`, it is sent
-/// with its key, value, headers and timestamp, to a partition chosen anew.
+/// with its key, value, headers and timestamp, to a partition chosen anew. A copy (by pickle or
+/// copy) is the same in all of this, and may be committed too.
 #[pyclass(frozen, module = "ottla", name = "Record")]
 #[derive(Debug)]
 pub(crate) struct Record(Source);
@@ -76,6 +80,13 @@ impl Record {
         }
     }
 
+    /// Of a copy of a record that was read: where its partition is read on after it.
+    pub(crate) fn next_offset(&self, py: Python<'_>) -> Option<(TopicPartition, i64)> {
+        let Source::Own(own) = &self.0 else { return None };
+        let topic = own.topic.as_ref()?.to_str(py).ok()?;
+        Some((TopicPartition::new(topic, own.partition?), own.offset?.checked_add(1)?))
+    }
+
     /// What is sent of it.
     pub(crate) fn parts<'a>(&'a self, py: Python<'a>) -> Parts<'a> {
         match &self.0 {
@@ -98,7 +109,8 @@ impl Record {
                 }
             }
             Source::Own(own) => Parts {
-                partition: own.partition,
+                // Where one was read is not where it goes.
+                partition: own.partition.filter(|_| own.offset.is_none()),
                 timestamp: own.timestamp,
                 key: own.key.as_ref().map(|key| key.as_bytes(py)),
                 value: own.value.as_ref().map(|value| value.as_bytes(py)),
@@ -316,7 +328,7 @@ impl Record {
     }
 }
 
-/// A record as it was when it was pickled.
+/// A record as it was when it was pickled or copied.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "one for each field of the record")]
 pub(crate) fn restore_record(

@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use ottla::{Delivery as CoreDelivery, Error, Producer, Record, SentMany};
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::aio::{Pending, Signal};
-use crate::batch::column;
+use crate::batch::{column, place};
 use crate::boundary::{Held, guard, seconds};
 use crate::error::{self, OrRaise as _};
-use crate::record::{Delivery, Outgoing};
+use crate::record::{Delivery, Outgoing, lost};
 use crate::wait;
 
 type Outcome = Result<CoreDelivery, Error>;
@@ -142,7 +141,10 @@ impl Report {
     ) -> PyResult<T> {
         guard(py, || {
             let state = self.0.get(py)?;
-            wait::block_on(py, poll_fn(|cx| lock(state).poll(cx)), None)?;
+            // What has ended is looked at often, and needs no release of the interpreter.
+            if !matches!(*lock(state), State::Ended(_)) {
+                wait::block_on(py, poll_fn(|cx| lock(state).poll(cx)), None)?;
+            }
             match &*lock(state) {
                 State::Ended(outcomes) => look(outcomes),
                 State::Begun(..) | State::OnTheirWay(_) => look(&[]),
@@ -227,11 +229,10 @@ impl Report {
         Ok(lock(self.0.get(py)?).len())
     }
 
-    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Delivery> {
+    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<Delivery> {
         self.ended(py, |outcomes| {
-            let outcome = outcomes.get(index).cloned().ok_or_else(|| {
-                PyIndexError::new_err(format!("no record {index} among {}", outcomes.len()))
-            })?;
+            let place = place(index, outcomes.len())?;
+            let outcome = outcomes.get(place).cloned().ok_or_else(|| lost(py))?;
             outcome.map(Delivery::new).or_raise(py)
         })
     }

@@ -16,7 +16,7 @@ use ottla::{ErrorKind, Process};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::error;
+use crate::error::{self, OrRaise as _};
 use crate::signal::EventFd;
 
 /// A signal that comes between the look at it and the sleep would be seen only after the sleep.
@@ -112,28 +112,9 @@ fn now() -> Instant {
 
 /// Runs a future of the core to its end; `None` if the time was over before.
 ///
-/// A signal handler that raises ends the wait with what it raised.
+/// The interpreter is released from the start, since a future may work when it is polled. A signal
+/// handler that raises ends the wait with what it raised.
 pub(crate) fn block_on<F>(
-    py: Python<'_>,
-    future: F,
-    timeout: Option<Duration>,
-) -> PyResult<Option<F::Output>>
-where
-    F: Future + Send,
-    F::Output: Send,
-{
-    let mut future = pin!(future);
-    let sleeper = Sleeper::current(py)?;
-    let waker = Waker::from(sleeper.clone());
-    // Often it is there already; then the interpreter need not be released.
-    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-        return Ok(Some(output));
-    }
-    sleep_on(py, future, &sleeper, &waker, timeout)
-}
-
-/// The same for a future that works when it is polled: the interpreter is released from the start.
-pub(crate) fn block_on_detached<F>(
     py: Python<'_>,
     future: F,
     timeout: Option<Duration>,
@@ -149,23 +130,9 @@ where
     if let Poll::Ready(output) = polled {
         return Ok(Some(output));
     }
-    sleep_on(py, future, &sleeper, &waker, timeout)
-}
-
-fn sleep_on<F>(
-    py: Python<'_>,
-    mut future: Pin<&mut F>,
-    sleeper: &Sleeper,
-    waker: &Waker,
-    timeout: Option<Duration>,
-) -> PyResult<Option<F::Output>>
-where
-    F: Future + Send,
-    F::Output: Send,
-{
     let until = timeout.and_then(|timeout| now().checked_add(timeout));
     loop {
-        let output = py.detach(|| step(future.as_mut(), waker, sleeper, until));
+        let output = py.detach(|| step(future.as_mut(), &waker, &sleeper, until));
         if output.is_some() {
             return Ok(output);
         }
@@ -202,15 +169,9 @@ pub(crate) fn finish<T: Send>(
     timeout: Option<Duration>,
     what: &str,
 ) -> PyResult<T> {
-    use crate::error::OrRaise as _;
-    match block_on(py, future, timeout)? {
-        Some(result) => result.or_raise(py),
-        None => Err(timed_out(py, timeout, what)),
+    if let Some(result) = block_on(py, future, timeout)? {
+        return result.or_raise(py);
     }
-}
-
-/// The error of a wait whose time was over.
-pub(crate) fn timed_out(py: Python<'_>, timeout: Option<Duration>, what: &str) -> PyErr {
     let seconds = timeout.unwrap_or_default().as_secs_f64();
-    error::new(py, ErrorKind::Timeout, format!("{what} did not end within {seconds} s"))
+    Err(error::new(py, ErrorKind::Timeout, format!("{what} did not end within {seconds} s")))
 }

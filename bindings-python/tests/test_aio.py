@@ -128,6 +128,49 @@ def test_a_send_that_finds_no_room_in_time_fails(topic):
     run(main())
 
 
+def test_no_more_waits_for_room_than_the_buffer_may_hold_or_16_mib(topic):
+    async def main():
+        options = {"buffer_memory": 1 << 20, "max_block": 600_000}
+        for value, least, most in [(b"x" * 64_000, 258, 280), (b"", 16_384, 250_000)]:
+            producer = ottla.AsyncProducer("127.0.0.1:1", **options)
+            sends = []
+            with pytest.raises(ottla.BufferFullError, match="others wait for room already"):
+                while len(sends) < 300_000:
+                    sends.append(producer.send(topic, value))
+            assert least <= len(sends) <= most
+            # What cannot be sent at all is refused at once all the same.
+            with pytest.raises(TypeError):
+                producer.send(topic, 5)
+            with pytest.raises(ottla.RecordTooLargeError):
+                producer.send(topic, b"x" * (2 << 20))
+            with pytest.raises(ottla.Error):
+                await producer.close(timeout=0.1)
+            for sending in (sends[0], sends[-1]):
+                with pytest.raises(ottla.Error):
+                    await sending
+
+    run(main())
+
+
+def test_what_waits_for_room_is_sent_as_it_was(broker, topic):
+    async def main():
+        options = {"buffer_memory": 1 << 20, "batch_size": 16_384}
+        async with ottla.AsyncProducer(broker.address, **options) as producer:
+            value = bytearray(1000)
+            sends = []
+            for number in range(4000):
+                value[:4] = number.to_bytes(4)
+                sends.append(producer.send(topic, value, headers={"h": value}))
+            assert [at.offset for at in await asyncio.gather(*sends)] == list(range(4000))
+        async with consumer(broker, topic) as reader:
+            records = await taken(reader, 4000)
+            numbers = [int.from_bytes(record.value[:4]) for record in records]
+            assert numbers == list(range(4000))
+            assert all(record.headers == [("h", record.value)] for record in records)
+
+    run(main())
+
+
 def test_failures_are_raised_where_they_are_awaited(name):
     async def main(times):
         options = {"delivery_timeout": 300 * times, "request_timeout": 200 * times}

@@ -42,8 +42,13 @@ def test_batches_give_lazy_records_and_columns(producer, consumer, topic):
     assert batch.offsets.format == "q" and batch.offsets.readonly
     assert batch.timestamps.tolist() == [record.timestamp for record in batch]
     assert batch[0].value == b"v0" and batch[-1].offset == batch.last_offset
-    with pytest.raises(IndexError):
-        batch[len(batch)]
+    assert batch[1:5:2] == [batch[1], batch[3]] and batch[:] == list(batch)
+    assert batch[::-1] == list(reversed(batch)) and batch[len(batch) :] == []
+    for missing in (len(batch), -len(batch) - 1):
+        with pytest.raises(IndexError):
+            batch[missing]
+    with pytest.raises(TypeError):
+        batch["0"]
     assert f"{topic}-0" in repr(batch)
 
 

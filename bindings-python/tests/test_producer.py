@@ -55,8 +55,10 @@ def test_send_many_reports_in_columns(producer, consumer, topic):
     assert report.partitions.tolist() == [0] * 5
     assert all(timestamp > 0 for timestamp in report.timestamps)
     assert report[1] == ottla.Delivery(topic, 0, 1, report.timestamps[1])
-    with pytest.raises(IndexError):
-        report[5]
+    assert report[-1].offset == 4
+    for missing in (5, -6):
+        with pytest.raises(IndexError):
+            report[missing]
     read = take(consumer(topic), 5)
     assert [record.value for record in read] == [b"a", b"b", b"c", None, b"text"]
     assert read[1].key == b"k" and read[2].headers == [("h", b"1")]
@@ -153,6 +155,15 @@ def test_leaving_the_block_raises_for_what_nobody_asked_about(name):
         with ottla.Producer("127.0.0.1:1", delivery_timeout=300, request_timeout=200) as producer:
             producer.send(name, b"v")
     assert failed.value.retriable
+
+
+def test_a_close_without_a_time_goes_on_for_as_long_as_a_delivery_may():
+    # What is sent shall be delivered or have failed for a reason of its own, and not by the close.
+    with ottla.Producer("127.0.0.1:1", delivery_timeout=31_000) as producer:
+        assert producer._close_timeout == 32
+    # Kafka's rule: a delivery takes linger and a request at least; what is not set is lengthened.
+    with ottla.Producer("127.0.0.1:1", request_timeout=200_000) as producer:
+        assert producer._close_timeout > 201
 
 
 def test_an_error_of_the_block_comes_first(name):

@@ -1,5 +1,6 @@
 """Records and deliveries as values."""
 
+import copy
 import pickle
 
 import ottla
@@ -65,16 +66,41 @@ def test_a_timestamp_of_none_is_now_and_a_value_of_none_is_null(producer, consum
 def test_records_are_pickled_compared_and_matched(producer, consumer, topic):
     producer.send(topic, b"v", key=b"k", headers={"h": b"1"}).result(10)
     (record,) = take(consumer(topic), 1)
-    copy = pickle.loads(pickle.dumps(record))
-    assert copy == record and hash(copy) == hash(record)
-    assert copy.offset == 0 and copy.headers == [("h", b"1")]
-    assert copy != ottla.Record(b"v", key=b"k")
+    again = pickle.loads(pickle.dumps(record))
+    assert again == record and hash(again) == hash(record)
+    assert again.offset == 0 and again.headers == [("h", b"1")]
+    assert again != ottla.Record(b"v", key=b"k")
     match record:
         case ottla.Record(matched, 0, 0, b"k", b"v"):
             assert matched == topic
         case _:
             pytest.fail("not matched")
     assert f"{topic}-0 @0" in repr(record) and "b'v'" in repr(record)
+
+
+def test_a_copy_of_a_read_record_is_sent_and_committed_as_the_record_is(
+    producer, consumer, broker, name
+):
+    broker.create_topic(name, 3)
+    own = producer.send(name, b"v", key=b"k").result(10).partition
+    elsewhere = (own + 1) % 3
+    producer.send(name, b"w", key=b"k", partition=elsewhere).result(10)
+    reader = consumer(name, auto_commit=False)
+    (record,) = (found for found in take(reader, 2) if found.partition == elsewhere)
+    copies = [record, pickle.loads(pickle.dumps(record)), copy.copy(record)]
+    # Where it was read says nothing of where it goes: its key does.
+    assert producer.send_many(name, copies).partitions.tolist() == [own] * 3
+    # One that was made goes where it says, and so do its copies.
+    made = ottla.Record(b"v", key=b"k", partition=elsewhere)
+    made = [made, pickle.loads(pickle.dumps(made)), copy.copy(made)]
+    assert producer.send_many(name, made).partitions.tolist() == [elsewhere] * 3
+    reader.commit(copies[1])
+    reader.close()
+    reader = consumer(name, auto_commit=False)
+    again = take(reader, 7)
+    assert sorted(found.offset for found in again if found.partition == elsewhere) == [1, 2, 3]
+    with pytest.raises(TypeError, match="was not read"):
+        reader.commit(made[1])
 
 
 def test_deliveries_are_pickled_compared_and_matched():

@@ -6,35 +6,18 @@ import asyncio
 import builtins
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable, Sequence
-from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from . import _process
-from ._errors import BufferFullError, ClosedError, Error, TimeoutError
+from ._errors import BufferFullError, ClosedError, TimeoutError
 from ._options import ConsumerOptions, ProducerOptions
-from ._ottla import Batch, Delivery, Pending, Record, Report, Sent
+from ._ottla import Batch, Delivery, Pending, Queued, Record, Report, Sent
 from ._reactor import Reactor
-from ._sync import Consumer, Producer, TopicPartition
+from ._sync import Consumer, Producer, TopicPartition, told_beside
 from ._types import Bytes, Committable, Headers, Sendable
 
-SENDS_WAITING_MAX = 10_000
-"""Sends of one AsyncProducer that wait for room at most; one more raises BufferFullError."""
-
 _T = TypeVar("_T")
-
-
-class _Closes(Protocol):
-    async def close(self, timeout: float | None = None) -> None: ...
-
-
-async def _close_after(client: _Closes, raised: BaseException | None) -> None:
-    try:
-        await client.close()
-    except Error as failure:
-        if raised is None:
-            raise
-        raised.add_note(f"and closing the client: {failure}")
 
 
 class Sending:
@@ -65,14 +48,14 @@ class Sending:
 class _Waiting:
     """A record that waits for room."""
 
-    __slots__ = ("future", "send", "sending", "until")
+    __slots__ = ("future", "record", "sending", "until")
 
     def __init__(
-        self, sending: Sending, future: asyncio.Future[Sent], send: partial[Sent], until: float
+        self, sending: Sending, future: asyncio.Future[Sent], record: Queued, until: float
     ) -> None:
         self.sending = sending
         self.future = future
-        self.send = send
+        self.record: Queued | None = record
         self.until = until
 
 
@@ -114,24 +97,20 @@ class AsyncProducer:
         """Send a record; ``await`` what this gives for its Delivery, or drop it.
 
         The arguments are those of Producer.send. It never blocks: over buffer_memory the record
-        waits its turn, up to max_block_ms, behind those that waited before. BufferFullError if too
-        many wait already, or if no loop runs.
+        waits its turn, up to max_block_ms, behind those that waited before. BufferFullError if
+        records of as many bytes wait already (of 16 MiB if that is more, each with 1 KiB for
+        itself), or if no loop runs.
         """
-        if not self._waiting:
-            try:
-                sent = self._native.try_send(
-                    topic,
-                    value,
-                    key=key,
-                    headers=headers,
-                    partition=partition,
-                    timestamp=timestamp,
-                )
-                return Sending(self._reactor, sent)
-            except BufferFullError:
-                pass
-        given = {"key": key, "headers": headers, "partition": partition, "timestamp": timestamp}
-        return self._queue(partial(self._native.try_send, topic, value, **given))  # type: ignore[arg-type]
+        try:
+            return self.try_send(
+                topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+            )
+        except BufferFullError:
+            pass
+        record = self._native._queue(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        return self._wait_for_room(record)
 
     def try_send(
         self,
@@ -184,17 +163,17 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Send what is held, then end the producer.
 
-        timeout: seconds; None is the option delivery_timeout_ms. Raises what kept records that
-        nobody awaited from being delivered. A second call does nothing.
+        timeout: seconds; None is the option delivery_timeout_ms and a second. Raises what kept
+        records that nobody awaited from being delivered. A second call does nothing.
         """
         loop = asyncio.get_running_loop()
-        until = None if timeout is None else loop.time() + timeout
+        until = loop.time() + (self._native._close_timeout if timeout is None else timeout)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(until):
                 await self._turn()
         except builtins.TimeoutError:
             pass  # the rest is refused, and told below
-        left = None if until is None else max(0.0, until - loop.time())
+        left = max(0.0, until - loop.time())
         try:
             await self._reactor.run(self._native._close(self._reactor.signal, left))
             await self._turn()
@@ -203,17 +182,15 @@ class AsyncProducer:
             self._reactor.leave()
         self._raise_unreported()
 
-    def _queue(self, send: partial[Sent]) -> Sending:
+    def _wait_for_room(self, record: Queued) -> Sending:
         """Put a record in the queue for room."""
-        if len(self._waiting) >= SENDS_WAITING_MAX:
-            raise BufferFullError(f"{SENDS_WAITING_MAX} records wait for room already")
         try:
             loop = self._reactor.bind()
         except RuntimeError:
             raise BufferFullError("there is no room now, and no event loop to wait in") from None
         future: asyncio.Future[Sent] = loop.create_future()
         until = loop.time() + self._native._max_block
-        waiting = _Waiting(Sending(self._reactor, future), future, send, until)
+        waiting = _Waiting(Sending(self._reactor, future), future, record, until)
         self._waiting.append(waiting)
         if self._pump is None or self._pump.done():
             self._pump = loop.create_task(self._send_waiting())
@@ -230,14 +207,16 @@ class AsyncProducer:
                 if not isinstance(failed, Exception):
                     raise
             self._waiting.popleft()
+            # What is raised may keep this frame, and must not keep the record.
+            first.record = None
 
     async def _send_first(self, first: _Waiting) -> None:
         loop = self._reactor.bind()
         # A future that is done was cancelled by who awaited it: it is not sent.
-        while not first.future.done():
+        while not first.future.done() and first.record is not None:
             # Only the first asks for room: what is kept for one behind it would be missing here.
             left = first.until - loop.time()
-            room = self._native._room(self._reactor.signal, *first.send.args, **first.send.keywords)
+            room = self._native._room(self._reactor.signal, first.record)
             try:
                 await self._reactor.run(room, max(0.0, left))
             except TimeoutError:
@@ -247,7 +226,7 @@ class AsyncProducer:
             if first.future.done():
                 return
             try:
-                sent = first.send()
+                sent = self._native._send_queued(first.record)
             except BufferFullError:
                 if left <= 0:
                     raise
@@ -282,7 +261,8 @@ class AsyncProducer:
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await _close_after(self, raised)
+        with told_beside(raised):
+            await self.close()
 
 
 class AsyncConsumer:
@@ -425,4 +405,5 @@ class AsyncConsumer:
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await _close_after(self, raised)
+        with told_beside(raised):
+            await self.close()

@@ -1,6 +1,7 @@
 """Producer, Consumer and Broker for threads: the native classes, with context managers."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -49,9 +50,9 @@ class Producer(_ottla.Producer):
     def close(self, timeout: float | None = None) -> None:
         """Send what is held, then end the producer.
 
-        timeout: seconds; None is the option delivery_timeout_ms, by which every record is either
-        delivered or failed. Raises what kept records from being delivered, with their number. A
-        second call does nothing.
+        timeout: seconds; None is the option delivery_timeout_ms and a second, by which every record
+        is either delivered or failed. Raises what kept records from being delivered, with their
+        number. A second call does nothing.
         """
         _process.forget(self)
         super().close(timeout)
@@ -65,7 +66,8 @@ class Producer(_ottla.Producer):
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        close_after(self, raised)
+        with told_beside(raised):
+            self.close()
 
 
 class Consumer(_ottla.Consumer):
@@ -154,13 +156,15 @@ class Consumer(_ottla.Consumer):
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        close_after(self, raised)
+        with told_beside(raised):
+            self.close()
 
 
-def close_after(client: Producer | Consumer, raised: BaseException | None) -> None:
-    """Close a client at the end of its block; an error of the block comes first."""
+@contextlib.contextmanager
+def told_beside(raised: BaseException | None) -> Iterator[None]:
+    """Close a client at the end of its block: what the block raised comes first, if it did."""
     try:
-        client.close()
+        yield
     except Error as failure:
         if raised is None:
             raise

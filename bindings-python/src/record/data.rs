@@ -197,7 +197,7 @@ fn expected(given: &Bound<'_, PyAny>) -> PyResult<usize> {
 }
 
 /// Parts of records that do not fit together, which cannot be.
-fn lost(py: Python<'_>) -> PyErr {
+pub(crate) fn lost(py: Python<'_>) -> PyErr {
     error::new(py, ErrorKind::Internal, "records were lost on their way to the core")
 }
 
