@@ -302,9 +302,10 @@ class ConsumerOptions(CommonOptions, total=False):
     #: Memory for records fetched ahead of the program, over all partitions: a limit to the byte. A
     #: quarter, 64 MiB at most, is for decompressed records with their places, 40 bytes each; the
     #: rest for what is fetched, reserved before a broker is asked. A batch that alone is larger
-    #: than its part is read all the same, with nothing beside it there. What is kept of paused
-    #: partitions is given up, and fetched again, when others need the room. Default 67108864 bytes;
-    #: from 1 to 1099511627776.
+    #: than its part is read all the same, with nothing beside it there. Memory of large answers
+    #: that waits for the next ones, 32 MiB at most over all connections, is kept as far as it fits
+    #: in too. What is kept of paused partitions is given up, and fetched again, when others need
+    #: the room. Default 67108864 bytes; from 1 to 1099511627776.
     fetch_buffer_memory: int
 
     #: Whether records of open and aborted transactions are read. read_committed is refused until

@@ -41,6 +41,9 @@ pub(crate) struct CommonConfig {
     pub(crate) socket_bytes: (Option<u32>, Option<u32>),
     /// `allow.auto.create.topics`.
     pub(crate) allow_auto_create: bool,
+    /// Most bytes that buffers for large answers may take, if some are kept for the next ones; with
+    /// zero, none are.
+    pub(crate) answer_bytes: usize,
 }
 
 impl CommonConfig {
@@ -79,6 +82,7 @@ impl CommonConfig {
             allow_auto_create: options
                 .bool_if_set("allow.auto.create.topics")
                 .unwrap_or(auto_create),
+            answer_bytes: 0,
         })
     }
 }

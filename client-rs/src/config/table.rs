@@ -257,7 +257,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row(Consumer, "fetch.max.wait.ms", "fetch_max_wait", millis(0), Some("500"),
         "Longest wait of a broker for fetch.min.bytes."),
     row(Consumer, "fetch.buffer.memory", "fetch_buffer_memory", Bytes { min: 1, max: MEMORY_MAX }, Some("67108864"),
-        "Memory for records fetched ahead of the program, over all partitions: a limit to the byte. A quarter, 64 MiB at most, is for decompressed records with their places, 40 bytes each; the rest for what is fetched, reserved before a broker is asked. A batch that alone is larger than its part is read all the same, with nothing beside it there. What is kept of paused partitions is given up, and fetched again, when others need the room."),
+        "Memory for records fetched ahead of the program, over all partitions: a limit to the byte. A quarter, 64 MiB at most, is for decompressed records with their places, 40 bytes each; the rest for what is fetched, reserved before a broker is asked. A batch that alone is larger than its part is read all the same, with nothing beside it there. Memory of large answers that waits for the next ones, 32 MiB at most over all connections, is kept as far as it fits in too. What is kept of paused partitions is given up, and fetched again, when others need the room."),
     row(Consumer, "isolation.level", "isolation", Choice(&["read_uncommitted", "read_committed"]), Some("read_uncommitted"),
         "Whether records of open and aborted transactions are read. read_committed is refused until transactions are supported."),
     row(Consumer, "exclude.internal.topics", "exclude_internal_topics", Bool, Some("true"),

@@ -89,7 +89,8 @@ struct Own {
 impl Consumer {
     /// A consumer of these options. Nothing is connected before it is needed.
     pub fn new(options: &Options) -> Result<Self, Error> {
-        let config = ConsumerConfig::new(options)?;
+        let mut config = ConsumerConfig::new(options)?;
+        config.common.answer_bytes = face::fetched_share(config.memory_bytes);
         let wake = Arc::<Wake>::default();
         let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
         Process::watch()?;

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::broker::{self, Link, LinkKey, Peer};
+use super::buffers::{Buffers, Store};
 use super::clock::{self, Timer};
 use super::transport::Transport;
 use crate::config::{Address, CommonConfig};
@@ -41,6 +42,7 @@ pub(crate) struct Client {
     transport: Box<dyn Transport>,
     wake: Arc<Wake>,
     vitals: Arc<Vitals>,
+    buffers: Arc<Store>,
     inner: RefCell<Inner>,
     /// The machine panicked, or has ended.
     over: Cell<bool>,
@@ -80,6 +82,7 @@ impl Client {
         let links = HashMap::default();
         let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
         Rc::new(Self {
+            buffers: Store::new(config.answer_bytes),
             config,
             transport,
             wake,
@@ -368,6 +371,11 @@ impl Client {
     /// The same, for who outlives the client.
     pub(crate) fn shared_vitals(&self) -> Arc<Vitals> {
         Arc::clone(&self.vitals)
+    }
+
+    /// Memory for a connection's large answers.
+    pub(super) fn buffers(&self) -> Buffers {
+        Buffers::new(Arc::clone(&self.buffers))
     }
 
     pub(crate) fn transport(&self) -> &dyn Transport {

@@ -10,7 +10,7 @@ use ottla_protocol::Writer;
 use ottla_protocol::frame::{MAX_FRAME, SIZE_LEN, frame_size};
 use tokio::io::AsyncReadExt;
 
-use super::buffers::Buffers;
+use super::buffers::{Buffer, Buffers};
 use super::hint;
 use super::transport::Stream;
 use crate::error::{Error, ErrorKind};
@@ -43,11 +43,11 @@ pub(crate) struct Wire {
 /// An answer with a buffer of its own.
 struct Large {
     size: usize,
-    data: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl Wire {
-    pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, buffers: Buffers) -> Self {
         Self {
             stream,
             queue: VecDeque::new(),
@@ -56,7 +56,7 @@ impl Wire {
             accepted: 0,
             input: BytesMut::new(),
             large: None,
-            buffers: Buffers::default(),
+            buffers,
             frames: 0,
         }
     }
@@ -161,24 +161,22 @@ impl Wire {
 
     /// Reads what has come, of a large answer no more than belongs to it.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let Some(Large { size, data }) = &mut self.large else {
+        let Some(Large { size, buffer }) = &mut self.large else {
             return pin!(self.stream.read_buf(&mut self.input)).poll(cx);
         };
-        let missing = *size - data.len();
-        if data.capacity() == data.len() {
-            data.reserve_exact(missing.min(data.len()));
-        }
-        let mut rest = data.limit(missing);
+        let missing = *size - buffer.len();
+        buffer.grow(missing);
+        let mut rest = buffer.data().limit(missing);
         pin!(self.stream.read_buf(&mut rest)).poll(cx)
     }
 
     /// A whole answer, if it is there; else makes room for more of it.
     fn take_frame(&mut self) -> Result<Option<Bytes>, Error> {
-        if let Some(Large { size, data }) = self.large.take() {
-            if data.len() == size {
-                return Ok(Some(self.buffers.lend(data)));
+        if let Some(Large { size, buffer }) = self.large.take() {
+            if buffer.len() == size {
+                return Ok(Some(buffer.lend()));
             }
-            self.large = Some(Large { size, data });
+            self.large = Some(Large { size, buffer });
             return Ok(None);
         }
         let mut wanted = READ_BYTES;
@@ -197,10 +195,11 @@ impl Wire {
                 return Ok(Some(self.input.split_to(size).freeze()));
             }
             if size >= LARGE_BYTES {
-                let mut data = self.buffers.take(size);
-                data.extend_from_slice(self.input.get(SIZE_LEN..).unwrap_or_default());
+                let mut buffer = self.buffers.take(size);
+                let begun = self.input.get(SIZE_LEN..).unwrap_or_default();
+                buffer.data().extend_from_slice(begun);
                 self.input.clear();
-                self.large = Some(Large { size, data });
+                self.large = Some(Large { size, buffer });
                 return Ok(None);
             }
             wanted = wanted.max(size + SIZE_LEN - self.input.len());
@@ -229,13 +228,14 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::driver::buffers::Store;
 
     /// What a wire reads of such answers, one after the other, of a stream that holds so many bytes:
     /// they come in pieces of that, or are all there before they are read.
     fn read(answers: &[Vec<u8>], stream_bytes: usize) -> Vec<Bytes> {
         let runtime = || Builder::new_current_thread().build().unwrap();
         let (near, mut far) = duplex(stream_bytes);
-        let mut wire = Wire::new(Box::new(near));
+        let mut wire = Wire::new(Box::new(near), Buffers::new(Store::new(8 << 20)));
         let written = answers.to_vec();
         let total: usize = written.iter().map(|answer| SIZE_LEN + answer.len()).sum();
         let writer = std::thread::spawn(move || {

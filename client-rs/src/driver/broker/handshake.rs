@@ -32,7 +32,7 @@ pub(crate) async fn open(
     let advertised = matches!(link.key.peer, Peer::Node(_));
     let wait = client.connect_timeout(link.failures.get());
     let stream = client.transport().connect(&address, advertised, wait).await?;
-    let mut wire = Wire::new(stream);
+    let mut wire = Wire::new(stream, client.buffers());
     let expected = client.expected(link.key.peer);
     let newest = if expected.is_some() { NEWEST } else { NEWEST_UNCHECKED };
     let broker = client.name_of(link.key.peer);
