@@ -10,6 +10,15 @@ use ottla_testkit::sim;
 const SEEDS: u64 = 1000;
 /// Fewer than so many need not see everything.
 const SET_LEAST: u64 = 1000;
+/// What must happen in a run that is repeated, beside what happens in each.
+const REPEATED: &[&str] = &[
+    "a listener is told that partitions come",
+    "a listener is told that partitions go",
+    "a listener is told that partitions are lost",
+    "a static member comes back to its share",
+    "a static member comes back, and nobody notices",
+    "a static member is fenced",
+];
 /// So many that fail are enough to know.
 const FAILED_MAX: usize = 3;
 
@@ -47,9 +56,14 @@ fn no_seed_breaks_a_promise_and_together_they_see_everything() {
 
 #[test]
 fn one_seed_twice_is_one_run() {
+    let mut counts = BTreeMap::new();
     for seed in [1, 7, 12, 30] {
         let first = sim::run(seed, false).unwrap();
         let second = sim::run(seed, false).unwrap();
         assert_eq!((first.hash, first.events), (second.hash, second.events), "seed {seed}");
+        counts.extend(first.counts);
+    }
+    for what in REPEATED {
+        assert!(counts.contains_key(*what), "{what}: in none of these seeds, choose others");
     }
 }

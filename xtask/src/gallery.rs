@@ -77,7 +77,7 @@ const ROOMS: &[Room] = &[
         rules: &["basis_counts", "basis_topics", "basis_unsettled"],
     },
     // What a client must do about batches and answers whose time or place is over, about its memory
-    // and its listener; and who of two static members of one name goes on.
+    // and its listener; and who of two static members of one name goes on, and is told so.
     Room {
         package: "ottla-testkit",
         tests: &["--profile", "sim", "--test", "seeds"],
@@ -91,12 +91,18 @@ const ROOMS: &[Room] = &[
             "fenced_instance",
             "fetched_share",
             "first_alone",
+            "going_awaited",
+            "going_revoked",
+            "going_told",
             "gone_lost",
+            "granted_charged",
             "head_ends",
+            "large_alone",
             "late_offset_fetch",
             "new_ones_wait",
             "new_topic_id",
             "newer_takes_over",
+            "parked_fenced",
             "retry_alone",
             "sequence_off_head",
             "told_in_turn",

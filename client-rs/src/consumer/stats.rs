@@ -32,6 +32,9 @@ pub struct ConsumerStats {
     pub commits_failed: u64,
     /// Bytes fetched ahead and not given out yet, decompressed where that was begun.
     pub buffered: usize,
+    /// Those of them that are decompressed, each record with its place; the others are as they were
+    /// fetched.
+    pub decoded: usize,
     /// Most that these may be: `fetch.buffer.memory`.
     pub buffered_max: usize,
     /// Offsets between what is given out next and the ends of the partitions, as far as answers

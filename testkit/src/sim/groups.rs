@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ottla_broker::sim::SimRecord;
@@ -25,6 +27,8 @@ pub(crate) struct Group {
     pub(crate) plan: GroupPlan,
     pub(crate) book: RefCell<Book>,
     pub(crate) named: Named,
+    /// How many joins each client has written.
+    joins: RefCell<BTreeMap<String, Arc<AtomicU64>>>,
     done: Cell<bool>,
 }
 
@@ -67,7 +71,8 @@ impl Book {
 impl Group {
     /// A group that has done nothing.
     pub(crate) fn new(plan: GroupPlan) -> Self {
-        Self { plan, book: RefCell::default(), named: Named::default(), done: Cell::new(false) }
+        let (book, named, joins) = (RefCell::default(), Named::default(), RefCell::default());
+        Self { plan, book, named, joins, done: Cell::new(false) }
     }
 
     /// Whether all is read, and the members are to end.
@@ -92,9 +97,24 @@ impl Group {
         self.book.borrow().asked.get(&place).and_then(|asked| asked.last().copied()).unwrap_or(0)
     }
 
+    /// How many joins a client has written, also from now on.
+    pub(crate) fn joins(&self, client: &str) -> Arc<AtomicU64> {
+        Arc::clone(self.joins.borrow_mut().entry(client.to_owned()).or_default())
+    }
+
+    /// A client has written something.
+    pub(crate) fn writes(&self, world: &World, client: &str, said: &Said) {
+        match &said.what {
+            What::Join { .. } => {
+                self.joins(client).fetch_add(1, Ordering::Relaxed);
+            }
+            What::Sync => {}
+            What::Commit { rows, .. } => self.commits(world, client, rows),
+        }
+    }
+
     /// A client has written a commit.
-    pub(crate) fn commits(&self, world: &World, client: &str, said: &Said) {
-        let What::Commit { rows, .. } = &said.what else { return };
+    fn commits(&self, world: &World, client: &str, rows: &[(Place, i64)]) {
         let mut book = self.book.borrow_mut();
         for &(place, offset) in rows {
             book.asked.entry(place).or_default().insert(offset);

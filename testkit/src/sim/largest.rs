@@ -31,10 +31,10 @@ impl Largest {
         }
     }
 
-    /// Most that a consumer of this `fetch.buffer.memory` may hold: a quarter is for decoded records,
-    /// and either part may be taken by one batch that alone is larger.
-    pub(crate) fn most(&self, budget: usize) -> usize {
+    /// Most that a consumer of this `fetch.buffer.memory` may hold, as it was fetched and decoded: a
+    /// quarter is for decoded records, and either part may be taken by one batch that alone is larger.
+    pub(crate) fn most(&self, budget: usize) -> (usize, usize) {
         let decoded = budget / 4;
-        (budget - decoded).max(self.bytes.get()) + decoded.max(self.decoded.get())
+        ((budget - decoded).max(self.bytes.get()), decoded.max(self.decoded.get()))
     }
 }

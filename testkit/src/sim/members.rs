@@ -116,7 +116,8 @@ impl Member {
         let options = Options::parse(&options).map_err(|error| format!("{options}: {error}"))?;
         let consumer = Consumer::new(&options).map_err(|error| error.to_string())?;
         let commits = plan.committing != Committing::Auto;
-        let listener = plan.listens.then(|| Listener::new(commits));
+        let how = (commits, plan.is_eager);
+        let listener = plan.listens.then(|| Listener::new(&consumer, group.joins(&client), how));
         if let Some(listener) = &listener {
             consumer.on_rebalance(listener.clone());
         }
@@ -441,13 +442,17 @@ impl Member {
     }
 
     fn check_memory(&self) {
-        let buffered = self.consumer.stats().buffered;
+        let stats = self.consumer.stats();
+        let (fetched, decoded) = (stats.buffered - stats.decoded, stats.decoded);
         let most = self.world.largest.most(self.plan.buffer);
-        if buffered > self.plan.buffer {
+        if stats.buffered > self.plan.buffer {
             self.world.sometimes("a member holds a batch that alone is larger than its budget");
         }
-        if buffered > most {
-            self.finding(format!("it holds {buffered} of {} bytes", self.plan.buffer));
+        if fetched > most.0 || decoded > most.1 {
+            self.finding(format!(
+                "it holds {fetched} and {decoded} of {} bytes, and {most:?} is most",
+                self.plan.buffer
+            ));
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ottla::{Error, ErrorKind, TopicPartition};
+use ottla_protocol::ErrorCode;
 
 use super::clock;
 use super::groups::{Group, PROGRESS};
@@ -29,6 +30,8 @@ pub(crate) struct Named {
     older: Cell<usize>,
     /// By name, the words without a member id that have come to the coordinator, in their order.
     comers: RefCell<BTreeMap<String, Vec<Comer>>>,
+    /// By member id, the numbers of joins that have come to the coordinator, in their order.
+    joins: RefCell<BTreeMap<String, Vec<u64>>>,
 }
 
 /// A client that has come under a name.
@@ -55,6 +58,7 @@ impl Named {
     pub(crate) fn arrives(&self, world: &World, client: &str, said: &Said) {
         let What::Join { number } = said.what else { return };
         world.tell(|| format!("{client} joins as {:?}, {:?}", said.member, said.instance));
+        self.joins.borrow_mut().entry(said.member.clone()).or_default().push(number);
         if let ("", Some(name)) = (said.member.as_str(), &said.instance) {
             let mut comers = self.comers.borrow_mut();
             let comers = comers.entry(name.clone()).or_default();
@@ -64,13 +68,24 @@ impl Named {
         }
     }
 
-    /// The coordinator has answered it.
-    pub(crate) fn answered(&self, said: &Said, number: u64) {
+    /// The coordinator has answered a join.
+    pub(crate) fn answered(&self, world: &World, said: &Said, number: u64, code: ErrorCode) {
+        if code == ErrorCode::REBALANCE_IN_PROGRESS && !self.is_said_again(said, number) {
+            // Who has lost its name, or its place, is told that.
+            world.finding(format!("{} is told to join again, and has not itself", said.name()));
+        }
         let mut comers = self.comers.borrow_mut();
         let comers = said.instance.as_ref().and_then(|name| comers.get_mut(name));
         for comer in comers.into_iter().flatten() {
             comer.is_answered |= comer.number == number;
         }
+    }
+
+    /// Whether another join of the same member has come since one came.
+    fn is_said_again(&self, said: &Said, number: u64) -> bool {
+        let joins = self.joins.borrow();
+        let own = joins.get(&said.member).filter(|_| !said.member.is_empty());
+        own.and_then(|own| own.iter().skip_while(|join| **join != number).nth(1)).is_some()
     }
 
     /// Whether something may have come under a client's name since it has: another client, or a

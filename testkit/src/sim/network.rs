@@ -400,7 +400,7 @@ impl End {
             if let Some((said, group)) =
                 said.and_then(|said| Some((said, world.group(&said.group)?)))
             {
-                group.commits(world, client, said);
+                group.writes(world, client, said);
             }
         }
         state.requests.as_ref().is_none_or(|requests| requests.send(written).is_ok())

@@ -51,6 +51,8 @@ pub(crate) struct ProducerPlan {
     pub(crate) burst: u64,
     /// Largest value.
     pub(crate) value_bytes: u64,
+    /// Whether its batches are compressed.
+    pub(crate) compresses: bool,
 }
 
 /// A group of consumers.
@@ -69,6 +71,8 @@ pub(crate) struct MemberPlan {
     pub(crate) instance: Option<String>,
     /// Whether its program is told of partitions that come and go.
     pub(crate) listens: bool,
+    /// Whether it gives all its partitions up before it joins anew.
+    pub(crate) is_eager: bool,
     pub(crate) taking: Taking,
     pub(crate) committing: Committing,
     /// Most records of a batch.
@@ -198,6 +202,8 @@ impl MemberPlan {
             options,
             instance: None,
             listens: dice.flip(),
+            // With a strategy beside it that is not, nobody is cooperative.
+            is_eager: strategy != "cooperative-sticky",
             taking,
             committing,
             batch: dice.pick(&[1, 10, usize::MAX]),
@@ -246,6 +252,7 @@ impl ProducerPlan {
             pause_ms: dice.pick(&[200, 600]),
             burst: dice.pick(&[3, 6, 15]),
             value_bytes: dice.pick(&[20, 100, 1500]),
+            compresses: codec != "none",
         }
     }
 }

@@ -74,7 +74,8 @@ struct Life {
 }
 
 impl Life {
-    async fn burst(&mut self) {
+    /// Sends some records; whether the producer takes any, now or later.
+    async fn burst(&mut self) -> bool {
         let count = self.world.dice.borrow_mut().between(1, self.plan.burst);
         for _ in 0..count {
             let (topic, partition) = {
@@ -83,10 +84,11 @@ impl Life {
                 let (topic, count) = dice.pick(&all);
                 (topic, i32::try_from(dice.number() % 64).unwrap_or(0) % count)
             };
-            if self.send(topic, partition).await.is_err() {
-                return;
+            if let Err(why) = self.send(topic, partition).await {
+                return why == ErrorKind::BufferFull;
             }
         }
+        true
     }
 
     /// Sends a record, waiting for room if need be; why it was not taken.
@@ -132,6 +134,22 @@ impl Life {
                 self.index, self.plan.buffer
             ));
         }
+        // Compressed ones take less.
+        let open = self.open_bytes();
+        if open > self.plan.buffer && !self.plan.compresses {
+            self.world.finding(format!(
+                "producer {} has {open} bytes of records that have not ended, and holds {used} of {}",
+                self.index, self.plan.buffer
+            ));
+        }
+    }
+
+    /// Bytes of its records that have not ended.
+    fn open_bytes(&self) -> u64 {
+        let history = self.history.borrow();
+        let own = history.iter().skip(self.ended).filter(|entry| entry.producer == self.index);
+        let open = own.filter(|entry| entry.sent.result().is_none());
+        open.map(|entry| u64::try_from(entry.value.len()).unwrap_or(0)).sum()
     }
 
     /// A record is told to be stored when all before it in its partition have ended.
@@ -160,9 +178,7 @@ impl Life {
     /// producer ends.
     async fn prove(&mut self) {
         let healed = clock::now();
-        while self.next < RECORDS_LEAST {
-            self.burst().await;
-        }
+        while self.next < RECORDS_LEAST && self.burst().await {}
         for (topic, partitions) in topics() {
             for partition in 0..partitions {
                 self.get_through(topic, partition, healed + PROGRESS).await;

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use ottla_protocol::frame::{RequestHeader, decode_request, decode_response};
 use ottla_protocol::messages::ConsumerProtocolAssignment;
 use ottla_protocol::messages::join_group_request::JoinGroupRequest;
+use ottla_protocol::messages::join_group_response::JoinGroupResponse;
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
 use ottla_protocol::messages::offset_commit_response::OffsetCommitResponse;
 use ottla_protocol::messages::sync_group_request::SyncGroupRequest;
@@ -125,7 +126,11 @@ pub(crate) fn answered(world: &World, said: &Said, asked: Asked, answer: &[u8]) 
     let Some(group) = world.group(&said.group) else { return };
     let Some(frame) = answer.get(4..) else { return };
     match &said.what {
-        What::Join { number } => group.named.answered(said, *number),
+        What::Join { number } => {
+            let answer = decode_response::<JoinGroupResponse<'_>>(frame, asked.version);
+            let Ok((_, answer)) = answer else { return };
+            group.named.answered(world, said, *number, answer.error_code);
+        }
         What::Sync => {
             let Ok((_, answer)) = decode_response::<SyncGroupResponse<'_>>(frame, asked.version)
             else {

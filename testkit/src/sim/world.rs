@@ -43,6 +43,9 @@ pub(crate) struct Weather {
     pub(crate) errors: u64,
 }
 
+/// Most that happens at one moment: somebody that goes on for longer would never let time pass.
+const STEPS_MAX: u64 = 1_000_000;
+
 const FAIR: Weather =
     Weather { latency: (0, 3), requests_cut: None, answers_cut: None, mishaps: 0, errors: 0 };
 
@@ -78,6 +81,8 @@ pub(crate) struct World {
     lives: Cell<u64>,
     next_conn: Cell<u64>,
     next_commit: Cell<u64>,
+    /// A moment, and how much has happened in it.
+    steps: Cell<(Instant, u64)>,
     faults: RefCell<Vec<String>>,
 }
 
@@ -114,6 +119,7 @@ impl World {
             lives: Cell::new(0),
             next_conn: Cell::new(1),
             next_commit: Cell::new(1),
+            steps: Cell::new((clock::now(), 0)),
             faults: RefCell::default(),
             plan,
         }))
@@ -142,6 +148,7 @@ impl World {
     /// The rule that was broken, for the end.
     pub(crate) fn finding(&self, what: impl Into<String>) {
         let what = format!("at {:.3} s: {}", self.age().as_secs_f64(), what.into());
+        self.step(&what);
         self.faults.borrow_mut().push(what);
     }
 
@@ -150,11 +157,24 @@ impl World {
         self.faults.borrow().clone()
     }
 
+    /// One more thing happens. Ends whoever does it if that never comes to an end.
+    fn step(&self, what: &str) {
+        let (now, (moment, steps)) = (clock::now(), self.steps.get());
+        let steps = if moment == now { steps + 1 } else { 1 };
+        self.steps.set((now, steps % STEPS_MAX));
+        if steps == STEPS_MAX {
+            self.finding(format!("time stands still: {steps} things happen, the last: {what}"));
+            panic!("time stands still: {what}");
+        }
+    }
+
     pub(crate) fn sometimes(&self, what: &'static str) {
+        self.step(what);
         self.trace.borrow_mut().sometimes(what);
     }
 
     pub(crate) fn event(&self, what: &str, number: u64, bytes: &[u8]) {
+        self.step(what);
         self.trace.borrow_mut().event(self.age(), what, number, bytes);
     }
 

@@ -173,7 +173,12 @@ impl Group {
         out: &mut Decision,
     ) {
         let Some(mut member) = self.members.remove(old) else { return };
-        member.answer_parked(old, ErrorCode::FENCED_INSTANCE_ID, out);
+        let fenced = if left_out("parked_fenced") {
+            ErrorCode::REBALANCE_IN_PROGRESS
+        } else {
+            ErrorCode::FENCED_INSTANCE_ID
+        };
+        member.answer_parked(old, fenced, out);
         let old_leader = self.leader.clone();
         if old_leader.as_ref() == Some(old) {
             self.leader = Some(id.clone());

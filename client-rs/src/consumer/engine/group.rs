@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ottla_protocol::ErrorCode;
+use ottla_protocol::{ErrorCode, left_out};
 
 use super::{Engine, LOOKUP_PAUSE, faults};
 use crate::config::Reset;
@@ -174,6 +174,9 @@ impl Engine {
         cx: &mut Context<'_>,
     ) {
         self.release = None;
+        // The program has asked again since it was late: it may have been so as it joined, with
+        // nothing to give up.
+        self.impatient = false;
         self.face.count(|stats| stats.rebalances += 1);
         let wanted: BTreeSet<&TopicPartition> = partitions.iter().collect();
         let before = self.face.shared_out();
@@ -373,7 +376,8 @@ impl Engine {
                 }
             }
             Step::Telling { id } => {
-                if !self.impatient && !self.face.is_told(id) {
+                let waits = !self.impatient && !left_out("going_awaited");
+                if waits && !self.face.is_told(id) {
                     return false;
                 }
                 self.flush(now);

@@ -29,8 +29,9 @@ impl Face {
     /// What was counted, and how it stands now.
     pub(in crate::consumer) fn stats(&self) -> ConsumerStats {
         let inner = self.lock();
-        let buffered = inner.buffered_bytes();
-        let mut stats = ConsumerStats { buffered, buffered_max: inner.budget, ..inner.stats };
+        let (buffered, buffered_max) = (inner.buffered_bytes(), inner.budget);
+        let decoded = inner.decoded.load(Ordering::Relaxed);
+        let mut stats = ConsumerStats { buffered, decoded, buffered_max, ..inner.stats };
         for partition in inner.parts.keys() {
             match inner.lag_of(partition).map(u64::try_from) {
                 Some(Ok(lag)) => stats.lag = stats.lag.saturating_add(lag),

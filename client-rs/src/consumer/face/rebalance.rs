@@ -200,7 +200,11 @@ impl Inner {
         let running = rebalances.running.as_ref().map(|(one, _)| one);
         let mut before = running.into_iter().chain(&rebalances.queue).rev();
         let before = before.find(|one| one.change == Change::Revoked).map(|one| one.id);
-        self.tell(Change::Revoked, going).or(before)
+        if left_out("going_told") {
+            return before;
+        }
+        let change = if left_out("going_revoked") { Change::Lost } else { Change::Revoked };
+        self.tell(change, going).or(before)
     }
 
     /// Partitions are gone: what was to be told of them is not, but that.

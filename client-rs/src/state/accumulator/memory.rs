@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ottla_protocol::left_out;
+
 use crate::process::Process;
 use crate::state::parker::Sleeper;
 use crate::state::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, fence, lock};
@@ -74,6 +76,11 @@ fn chunk_for(bytes: usize) -> usize {
     if bytes > CHUNK_MAX { bytes } else { bytes.max(CHUNK_MIN).next_power_of_two() }
 }
 
+/// What room of so many bytes is charged once it is granted.
+fn charge_of(granted: usize) -> usize {
+    if left_out("granted_charged") { 0 } else { granted }
+}
+
 fn class_of(capacity: usize) -> Option<usize> {
     let known = capacity.is_power_of_two() && (CHUNK_MIN..=CHUNK_MAX).contains(&capacity);
     let class = capacity.trailing_zeros().checked_sub(CHUNK_MIN.trailing_zeros())?;
@@ -137,7 +144,8 @@ impl Memory {
         let mut granted = Vec::new();
         {
             let waiting = &mut lock(&self.line).waiting;
-            while waiting.front().is_some_and(|first| self.try_charge(first.bytes)) {
+            let free = |first: &Arc<Waiter>| self.try_charge(charge_of(first.bytes));
+            while waiting.front().is_some_and(free) {
                 if let Some(first) = waiting.pop_front() {
                     self.waiters.fetch_sub(1, Ordering::Relaxed);
                     first.granted.store(true, Ordering::Release);
@@ -160,7 +168,7 @@ impl Memory {
 
     /// A chunk of this capacity, if the budget has room.
     pub(crate) fn try_chunk(self: &Arc<Self>, capacity: usize) -> Option<Chunk> {
-        self.try_charge(capacity).then(|| self.chunk(capacity))
+        self.try_charge(capacity).then(|| self.chunk(capacity, capacity))
     }
 
     /// A chunk that is charged nothing yet: it takes over what others were charged for, which are
@@ -190,8 +198,9 @@ impl Memory {
         Vec::with_capacity(capacity)
     }
 
-    fn chunk(self: &Arc<Self>, charged: usize) -> Chunk {
-        let data = self.buffer(charged);
+    /// A chunk of this capacity that so much is charged for already.
+    fn chunk(self: &Arc<Self>, capacity: usize, charged: usize) -> Chunk {
+        let data = self.buffer(capacity);
         Chunk { data, charged: AtomicUsize::new(charged), memory: Arc::clone(self) }
     }
 
@@ -226,7 +235,7 @@ impl Memory {
         let bytes = left.pop_front()?.bytes;
         self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
         drop(left);
-        Some(self.chunk(bytes))
+        Some(self.chunk(bytes, charge_of(bytes)))
     }
 
     fn reclaim(&self, mut over: impl FnMut(&Left) -> bool) {
@@ -239,7 +248,7 @@ impl Memory {
         });
         self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
         drop(left);
-        self.release(bytes);
+        self.release(charge_of(bytes));
     }
 
     /// Takes those off the queue whose time is over, and gives them room that was left in vain; when
@@ -458,7 +467,8 @@ impl Place {
     /// The room as a chunk, if it is granted.
     pub(crate) fn take_chunk(&self) -> Option<Chunk> {
         let granted = self.waiter.granted.swap(false, Ordering::AcqRel);
-        granted.then(|| self.memory.chunk(self.waiter.bytes))
+        let bytes = self.waiter.bytes;
+        granted.then(|| self.memory.chunk(bytes, charge_of(bytes)))
     }
 
     /// The same place in the line for more bytes, when those granted were not enough.
@@ -491,7 +501,7 @@ impl Drop for Place {
         }
         drop(line);
         if self.waiter.granted.swap(false, Ordering::AcqRel) {
-            self.memory.release(self.waiter.bytes);
+            self.memory.release(charge_of(self.waiter.bytes));
         } else if place.is_some() {
             // A smaller wish behind this one may fit now.
             self.memory.grant();

@@ -225,7 +225,7 @@ impl Fetcher {
     fn handle_records(&mut self, answer: FetchedPart, offset: i64, now: Instant) {
         let room = self.free();
         // A batch that is more than the whole budget is read all the same, with nothing beside it.
-        let alone = self.buffered + self.reserved == 0;
+        let alone = self.buffered + self.reserved == 0 || left_out("large_alone");
         let FetchConfig { check_crcs, read_committed, .. } = self.config;
         let found = walk(&answer, offset, Rules { check_crcs, read_committed, room, alone });
         self.batch_bytes_seen = self.batch_bytes_seen.max(found.largest);

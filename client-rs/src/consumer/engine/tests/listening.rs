@@ -167,6 +167,28 @@ fn a_first_poll_may_be_late_too() {
     assert_eq!(script.told, ["Assigned [0]"]);
 }
 
+/// Else the next rebalance does not wait for it, and its listener hears nothing of that.
+#[test]
+fn who_was_late_as_it_joined_is_told_in_time_afterwards() {
+    let mut script = Script::new(&[("max.poll.interval.ms", "10000")]);
+    script.face.listen();
+    script.append(0, 30);
+    script.holds_joins = true;
+    script.subscribe();
+    script.pass(Duration::from_secs(11));
+    assert_eq!(script.face.stats().late_polls, 1);
+    script.holds_joins = false;
+    script.release_joins();
+    for share in [0, 1] {
+        (script.share, script.rebalance) = (vec![share], share > 0);
+        for _ in 0..8 {
+            script.pass(Duration::from_secs(1));
+            script.take(10);
+        }
+    }
+    assert_eq!(script.told, ["Assigned [0]", "Revoked [0]", "Assigned [1]"]);
+}
+
 #[test]
 fn signs_of_life_count_as_polls_and_finish_nothing() {
     let mut script = listening(&[("max.poll.interval.ms", "10000")]);
