@@ -51,6 +51,7 @@ const UNDERWAY: Duration = Duration::from_secs(1);
 /// Least of each in a run, or it tells nothing.
 const RECORDS_LEAST: usize = 500;
 const FAULTS_LEAST: u64 = 10;
+const MILLIS_LEAST: u128 = 60_000;
 
 /// What a set of runs must have seen, each at least once; and each of the errors in `answers`.
 pub const SOMETIMES: &[&str] = &[
@@ -255,6 +256,9 @@ fn sum_up(world: &World, records: usize) -> Outcome {
     let mut findings = world.findings();
     if records < RECORDS_LEAST {
         findings.push(format!("only {records} records were sent"));
+    }
+    if millis < MILLIS_LEAST {
+        findings.push(format!("only {millis} ms were simulated"));
     }
     if trace.faults() < FAULTS_LEAST {
         findings.push(format!("only {} faults were made", trace.faults()));
