@@ -33,8 +33,15 @@ use crate::state::lookups::{Committed, LookupAnswer};
 use crate::state::machine::{Answer, Body, body};
 
 /// The topics of a question by name and id: answers may name either.
+///
+/// Cheap to clone: a request and whoever reads its answer share it.
 #[derive(Debug, Clone)]
-pub(in crate::consumer) struct TopicIds(Vec<(Arc<str>, Uuid)>);
+pub(in crate::consumer) struct TopicIds {
+    /// In the order of their names.
+    topics: Arc<[(Arc<str>, Uuid)]>,
+    /// The places of those whose ids are known, in the order of these.
+    by_id: Arc<[(Uuid, usize)]>,
+}
 
 impl TopicIds {
     /// The topics of these partitions, with the ids that are known.
@@ -54,32 +61,42 @@ impl TopicIds {
             partitions.into_iter().map(|at| (Arc::clone(&at.topic), id(at))).collect();
         topics.sort_unstable();
         topics.dedup_by(|other, first| other.0 == first.0);
-        Self(topics)
+        let ids = topics.iter().enumerate().map(|(place, &(_, id))| (id, place));
+        let mut by_id: Vec<(Uuid, usize)> = ids.filter(|(id, _)| !id.is_zero()).collect();
+        by_id.sort_unstable();
+        Self { topics: topics.into(), by_id: by_id.into() }
     }
 
     /// Whether they still stand for the same topics.
     pub(in crate::consumer) fn are_of(&self, cluster: &Cluster) -> bool {
-        self.0.iter().filter(|(_, id)| !id.is_zero()).all(|(topic, id)| {
+        self.topics.iter().filter(|(_, id)| !id.is_zero()).all(|(topic, id)| {
             cluster.topic(topic).is_none_or(|known| known.id.is_zero() || known.id == *id)
         })
     }
 
     /// Versions of an API up to `by_name`, and above it if the id of every topic is known.
     fn versions(&self, key: ApiKey, min: i16, by_name: i16) -> RangeInclusive<i16> {
-        let known = self.0.iter().all(|(_, id)| !id.is_zero());
+        let known = self.by_id.len() == self.topics.len();
         min..=if known { *key.served().end() } else { by_name }
     }
 
+    fn by_name(&self, topic: &str) -> Option<&(Arc<str>, Uuid)> {
+        let place = self.topics.binary_search_by(|(name, _)| (**name).cmp(topic)).ok()?;
+        self.topics.get(place)
+    }
+
     fn id(&self, topic: &str) -> Uuid {
-        self.0.iter().find(|(name, _)| **name == *topic).map_or(Uuid::ZERO, |&(_, id)| id)
+        self.by_name(topic).map_or(Uuid::ZERO, |&(_, id)| id)
     }
 
     /// The topic that an answer names by one or the other.
     fn name(&self, name: &str, id: Uuid) -> Option<&Arc<str>> {
-        let same = |row: &&(Arc<str>, Uuid)| {
-            if name.is_empty() { row.1 == id && !id.is_zero() } else { *row.0 == *name }
-        };
-        self.0.iter().find(same).map(|(name, _)| name)
+        if !name.is_empty() {
+            return self.by_name(name).map(|(name, _)| name);
+        }
+        let known = self.by_id.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        let &(_, place) = self.by_id.get(known)?;
+        self.topics.get(place).map(|(name, _)| name)
     }
 }
 
