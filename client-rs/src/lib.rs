@@ -43,11 +43,11 @@ pub use admin::{
     Admin, AdminStats, AlterConfigOp, Call, ChangeOptions, ClassicGroupDescription,
     ClusterDescription, ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource,
     ConfigSynonym, ConfigType, CreatedTopic, DeletedRecords, DescribeClusterOptions,
-    DescribeConfigsOptions, EpochEndOffset, GroupListing, GroupListings, GroupOffsets,
-    GroupOffsetsOptions, IsolationLevel, ListGroupsOptions, ListOffsetsOptions,
-    ListOffsetsResultInfo, LogDirDescription, MemberDescription, NewPartitions, NewTopic, Node,
-    OffsetSpec, Pending, ProducerState, ReplicaInfo, Results, TopicDescription, TopicListing,
-    TopicPartitionInfo,
+    DescribeConfigsOptions, EpochEndOffset, FeatureMetadata, FinalizedVersionRange, GroupListing,
+    GroupListings, GroupOffsets, GroupOffsetsOptions, IsolationLevel, ListGroupsOptions,
+    ListOffsetsOptions, ListOffsetsResultInfo, LogDirDescription, MemberDescription, NewPartitions,
+    NewTopic, Node, OffsetSpec, Pending, ProducerState, RemoveMembersOptions, ReplicaInfo, Results,
+    SupportedVersionRange, TopicDescription, TopicListing, TopicPartitionInfo,
 };
 pub use config::{OPTIONS, OptionRow, OptionScope, OptionType, Options};
 pub use consumer::{

@@ -273,6 +273,14 @@ fn the_cluster_its_folders_and_its_producers_are_told() {
         assert_eq!(told.nodes.len(), 1);
         let node = &told.nodes[0];
         assert_eq!(told.controller, Some(node.id));
+        let features = admin.describe_features().wait().unwrap();
+        let level = features.finalized_features["metadata.version"];
+        assert!(level.min_version_level > 0, "{features:?}");
+        let known = features.supported_features["metadata.version"];
+        let known = known.min_version..=known.max_version;
+        assert!(known.contains(&level.max_version_level), "{features:?}");
+        assert!(features.supported_features.contains_key("kraft.version"), "{features:?}");
+        assert!(features.finalized_features_epoch.is_some(), "{features:?}");
         assert!(cluster.bootstrap().ends_with(&format!(":{}", node.port)), "{node:?}");
         assert!(!node.is_fenced);
 

@@ -6,6 +6,8 @@ mod clients;
 mod cluster;
 mod patience;
 
+use std::time::Duration;
+
 use clients::{member, options, producer};
 use cluster::{Cluster, fresh};
 use ottla::{
@@ -13,6 +15,8 @@ use ottla::{
 };
 use patience::{LIMIT, wait_until, within_limit};
 
+/// Long enough for a poll to look around.
+const GLANCE: Duration = Duration::from_millis(10);
 /// Kafka's codes.
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const NON_EMPTY_GROUP: i16 = 68;
@@ -49,7 +53,23 @@ impl Scene {
 
     /// A member that has read and committed all there is.
     fn reader(&self) -> Consumer {
-        let more = [("group.id", self.group.as_str()), ("enable.auto.commit", "false")];
+        self.reader_with(&[])
+    }
+
+    /// A member of that fixed name, once its group lets it in: there is nothing new for it to read.
+    fn reader_again(&self, instance_id: &str) -> Consumer {
+        let more = [("group.id", self.group.as_str()), ("group.instance.id", instance_id)];
+        let consumer = member(&self.cluster.bootstrap(), &self.topic, &more);
+        wait_until("its place in the group", || {
+            assert!(consumer.poll(GLANCE).unwrap().is_none());
+            self.members().iter().any(|(_, name)| name.as_deref() == Some(instance_id))
+        });
+        consumer
+    }
+
+    fn reader_with(&self, more: &[(&str, &str)]) -> Consumer {
+        let own = [("group.id", self.group.as_str()), ("enable.auto.commit", "false")];
+        let more = [&own[..], more].concat();
         let consumer = member(&self.cluster.bootstrap(), &self.topic, &more);
         for _ in 0..2 {
             consumer.poll(LIMIT).unwrap().unwrap();
@@ -57,6 +77,15 @@ impl Scene {
         let all = [(self.at(0), 1), (self.at(1), 1)];
         consumer.commit(Commit::Offsets(&all), LIMIT).unwrap();
         consumer
+    }
+
+    /// The ids and fixed names of the group's members.
+    fn members(&self) -> Vec<(String, Option<String>)> {
+        let told = self.admin.describe_classic_groups(&[&self.group]).wait().unwrap();
+        let members = &told.get(self.group.as_str()).unwrap().members;
+        let named =
+            members.iter().map(|one| (one.member_id.clone(), one.group_instance_id.clone()));
+        named.collect()
     }
 
     fn committed(&self) -> Vec<(i32, i64)> {
@@ -145,6 +174,73 @@ fn offsets_of_a_group_without_members_are_moved_and_deleted_and_members_go_on_fr
         let error = deleted.get(scene.group.as_str()).unwrap_err();
         assert_eq!(error.kafka_code(), Some(GROUP_ID_NOT_FOUND), "{error}");
     });
+}
+
+#[test]
+fn a_static_member_that_has_ended_is_put_out_by_its_name() {
+    within_limit(|| {
+        let scene = scene();
+        scene.reader_with(&[("group.instance.id", "one")]).close(LIMIT).unwrap();
+        assert_eq!(scene.members().len(), 1, "it keeps its place");
+        let removed = scene.admin.remove_members_from_consumer_group(&scene.group, &["one", "two"]);
+        let removed = removed.reason("it will not come back").wait().unwrap();
+        removed.get("one").unwrap();
+        let error = removed.get("two").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(error.kafka_code(), Some(UNKNOWN_MEMBER_ID), "{error}");
+        assert_eq!(scene.members(), []);
+        assert_eq!(scene.committed(), [(0, 1), (1, 1)], "its offsets stay");
+        let nobody = scene.admin.remove_members_from_consumer_group(&scene.group, &[]);
+        assert!(nobody.wait().unwrap().is_empty());
+        let group = fresh("nobody");
+        let removed = scene.admin.remove_members_from_consumer_group(&group, &["one"]);
+        let error = removed.wait().unwrap().get("one").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    });
+}
+
+#[test]
+fn all_members_are_put_out_and_one_that_runs_joins_anew() {
+    within_limit(|| {
+        let scene = scene();
+        let consumer = scene.reader();
+        let (before, _) = scene.members().pop().unwrap();
+        let removed = scene.admin.remove_all_members_from_consumer_group(&scene.group);
+        let removed = removed.wait().unwrap();
+        assert_eq!(removed.len(), 1, "{removed:?}");
+        removed.get(before.as_str()).unwrap();
+        wait_until("another member id", || {
+            // What it is told of its loss is not the matter here.
+            consumer.poll(GLANCE).ok();
+            scene.members().iter().any(|(id, _)| *id != before)
+        });
+        consumer.close(LIMIT).unwrap();
+        scene.reader_again("one").close(LIMIT).unwrap();
+        let removed = scene.admin.remove_all_members_from_consumer_group(&scene.group);
+        assert_eq!(removed.wait().unwrap().all().unwrap(), [("one".to_owned(), ())]);
+        let removed = scene.admin.remove_all_members_from_consumer_group(&scene.group);
+        assert!(removed.wait().unwrap().is_empty(), "nobody is left");
+        let group = fresh("nobody");
+        let removed = scene.admin.remove_all_members_from_consumer_group(&group).wait();
+        let error = removed.unwrap_err();
+        assert_eq!(error.kafka_code(), Some(GROUP_ID_NOT_FOUND), "{error}");
+    });
+}
+
+#[test]
+fn a_member_named_badly_or_for_too_long_a_reason_is_put_out_of_nothing() {
+    let admin = Admin::new(&options(&clients::nobody(), &[])).unwrap();
+    let named = ["one", "", "one"];
+    let told = admin.remove_members_from_consumer_group("g", &named).wait().unwrap();
+    assert_eq!(told.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), named);
+    for (_, result) in told.iter() {
+        let error = result.as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
+    let long = admin.remove_all_members_from_consumer_group("g").reason(&"ö".repeat(256));
+    let error = long.wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(admin.stats().requests, 0);
 }
 
 #[test]

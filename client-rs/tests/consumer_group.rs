@@ -283,6 +283,7 @@ fn a_commit_for_a_partition_that_went_away_is_fenced() {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CommitFenced);
             assert_eq!(error.partition(), Some(batch.partition()));
+            assert_eq!(error.partitions(), [batch.topic_partition().clone()]);
         }
     }
     first.close(LIMIT).unwrap();

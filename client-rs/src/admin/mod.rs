@@ -5,6 +5,8 @@ mod call;
 mod cluster;
 mod configs;
 mod engine;
+mod features;
+mod group_members;
 mod group_offsets;
 mod groups;
 mod offsets;
@@ -38,6 +40,8 @@ pub use configs::{
     AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource, ConfigSynonym,
     ConfigType, DescribeConfigsOptions,
 };
+pub use features::{FeatureMetadata, FinalizedVersionRange, SupportedVersionRange};
+pub use group_members::RemoveMembersOptions;
 pub use group_offsets::{GroupOffsets, GroupOffsetsOptions};
 pub use groups::{
     ClassicGroupDescription, GroupListing, GroupListings, ListGroupsOptions, MemberDescription,

@@ -19,3 +19,8 @@ mod transport;
 mod wire;
 
 pub(crate) use io_thread::{ClientHandle, check_may_wait, start};
+
+/// How this client names itself to brokers (KIP-511).
+pub(crate) const SOFTWARE_NAME: &str = "ottla";
+/// Which version of it it is.
+pub(crate) const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use ottla_protocol::{ApiKey, ErrorCode};
 
+use crate::record::TopicPartition;
+
 pub use kind::{ErrorClass, ErrorKind};
 
 /// What may have become of a record that was not reported as stored.
@@ -49,6 +51,8 @@ struct Inner {
     code: Option<ErrorCode>,
     topic: Option<Arc<str>>,
     partition: Option<i32>,
+    /// All of them, where it is about more than one.
+    partitions: Vec<TopicPartition>,
     broker: Option<String>,
     api: Option<ApiKey>,
     attempt: Option<u32>,
@@ -67,6 +71,7 @@ impl Error {
             code: None,
             topic: None,
             partition: None,
+            partitions: Vec::new(),
             broker: None,
             api: None,
             attempt: None,
@@ -127,6 +132,12 @@ impl Error {
         self.change(|inner| inner.source = Some(Arc::from(source)))
     }
 
+    /// The same as another kind, where what was asked gives a broker's code another meaning.
+    #[must_use]
+    pub(crate) fn with_kind(self, kind: ErrorKind) -> Self {
+        self.change(|inner| inner.kind = kind)
+    }
+
     /// The same with what may have become of the record.
     #[must_use]
     pub(crate) fn with_outcome(self, outcome: Outcome) -> Self {
@@ -143,6 +154,14 @@ impl Error {
     #[must_use]
     pub(crate) fn with_partition(self, partition: i32) -> Self {
         self.change(|inner| inner.partition = Some(partition))
+    }
+
+    /// The same with all partitions it is about.
+    #[must_use]
+    pub(crate) fn with_partitions(self, partitions: &[TopicPartition]) -> Self {
+        let Some(first) = partitions.first() else { return self };
+        let error = self.with_topic(&first.topic).with_partition(first.partition);
+        error.change(|inner| inner.partitions = partitions.to_vec())
     }
 
     /// The same with the broker it came from or was meant for.
@@ -201,9 +220,21 @@ impl Error {
         self.0.topic.as_deref()
     }
 
-    /// The partition it is about.
+    /// The partition it is about; the first, if there are more.
     pub fn partition(&self) -> Option<i32> {
         self.0.partition
+    }
+
+    /// All partitions that it is about: those of a commit that was fenced, the one of
+    /// [`Self::topic`] and [`Self::partition`], or none.
+    pub fn partitions(&self) -> Vec<TopicPartition> {
+        let Inner { topic, partition, partitions, .. } = &*self.0;
+        match (topic, partition) {
+            (Some(topic), Some(partition)) if partitions.is_empty() => {
+                vec![TopicPartition::new(Arc::clone(topic), *partition)]
+            }
+            _ => partitions.clone(),
+        }
     }
 
     /// The broker it came from or was meant for.

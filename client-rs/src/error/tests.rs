@@ -155,3 +155,16 @@ fn a_panic_is_told_with_what_it_says() {
         assert!(error.message().ends_with(told), "{error}");
     }
 }
+
+#[test]
+fn an_error_of_several_partitions_names_them_all_and_the_first_by_itself() {
+    let parts = [TopicPartition::new("a", 3), TopicPartition::new("b", 0)];
+    let error = Error::new(ErrorKind::CommitFenced, "not committed").with_partitions(&parts);
+    assert_eq!((error.topic(), error.partition()), (Some("a"), Some(3)));
+    assert_eq!(error.partitions(), parts);
+    let one = Error::new(ErrorKind::NoOffset, "none").with_topic(&Arc::from("a")).with_partition(3);
+    assert_eq!(one.partitions(), parts[..1]);
+    let none = Error::new(ErrorKind::Timeout, "late").with_topic(&Arc::from("a"));
+    assert_eq!(none.partitions(), []);
+    assert_eq!(none.with_partitions(&[]).topic(), Some("a"));
+}

@@ -26,13 +26,9 @@ pub(in crate::consumer) fn commit(fault: CommitFault) -> Error {
 pub(in crate::consumer) fn fenced(partitions: &[TopicPartition]) -> Error {
     let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
     let text = format!("not committed, since no longer this consumer's: {}", names.join(", "));
-    let error = Error::new(ErrorKind::CommitFenced, text).with_hint(
+    Error::new(ErrorKind::CommitFenced, text).with_partitions(partitions).with_hint(
         "whoever has them by now reads on from the last commit, or their topic was made anew",
-    );
-    match partitions.first() {
-        Some(first) => at(error, first),
-        None => error,
-    }
+    )
 }
 
 pub(super) fn commit_refused(code: ErrorCode, partition: &TopicPartition) -> Error {

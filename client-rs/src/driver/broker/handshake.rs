@@ -12,6 +12,7 @@ use super::{Link, Peer, Versions, internal};
 use crate::driver::client::Client;
 use crate::driver::clock::{self, Timer};
 use crate::driver::wire::Wire;
+use crate::driver::{SOFTWARE_NAME, SOFTWARE_VERSION};
 use crate::error::{Error, ErrorKind};
 use crate::state::machine::{Body, Frame, Throttle, body};
 use crate::state::metadata::other_cluster;
@@ -112,8 +113,8 @@ async fn ask(
 fn question(expected: Option<(String, i32)>) -> Box<dyn Body> {
     body(ApiKey::ApiVersions, 0..=NEWEST, move |frame| {
         frame.put(&ApiVersionsRequest {
-            client_software_name: "ottla",
-            client_software_version: env!("CARGO_PKG_VERSION"),
+            client_software_name: SOFTWARE_NAME,
+            client_software_version: SOFTWARE_VERSION,
             // One alone is an INVALID_REQUEST.
             cluster_id: expected.as_ref().map(|(cluster, _)| cluster.as_str()),
             node_id: expected.as_ref().map_or(-1, |(_, node)| *node),
