@@ -1,7 +1,7 @@
 //! How a client fares: what the I/O thread notes, and what any thread reads of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,8 @@ pub(crate) struct Vitals {
     bytes_sent: AtomicU64,
     bytes_received: AtomicU64,
     throttled_ms: AtomicU64,
+    /// Bytes of buffers that large answers lie in.
+    answers: Arc<AtomicUsize>,
     told: Mutex<Told>,
     events: Arc<Feed>,
 }
@@ -178,6 +180,11 @@ impl Vitals {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.throttled_ms.fetch_add(millis, Ordering::Relaxed);
         self.events.tell(|| Event::Throttled { broker: broker.to_owned(), time });
+    }
+
+    /// Where the bytes of buffers are counted that large answers lie in.
+    pub(crate) fn answers(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.answers)
     }
 
     /// Milliseconds for which brokers wanted to be left alone.

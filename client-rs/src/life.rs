@@ -65,4 +65,9 @@ impl Life {
     pub(crate) fn throttled_ms(&self) -> u64 {
         self.client.get().map_or(0, ClientHandle::throttled_ms)
     }
+
+    /// Bytes of buffers that large answers lie in, as long as anybody holds any of them.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.client.get().map_or(0, ClientHandle::answer_bytes)
+    }
 }

@@ -38,6 +38,39 @@ fn a_producer_tells_to_whom_it_is_connected_and_what_went_over() {
 }
 
 #[test]
+fn a_record_that_is_kept_holds_its_whole_answer_unless_it_is_detached() {
+    within_limit(|| {
+        let cluster = Cluster::start();
+        let topic = fresh("kept");
+        let producer = producer(&cluster.bootstrap(), &[("batch.size", "500000")]);
+        let value = vec![b'v'; 100_000];
+        let sent: Vec<_> = (0..3)
+            .map(|_| producer.send(&Record::to(&topic).partition(0).value(&value)).unwrap())
+            .collect();
+        for one in sent {
+            one.wait(LIMIT).unwrap();
+        }
+        let consumer = member(&cluster.bootstrap(), &topic, &[]);
+        let record = consumer.poll(LIMIT).unwrap().unwrap();
+        let held = consumer.stats().pinned;
+        assert!(held >= 100_000, "{held} bytes");
+        let own = record.detached();
+        assert_eq!((own.offset(), own.value()), (0, Some(&value[..])));
+        drop(record);
+        for offset in 1..3 {
+            assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), offset);
+        }
+        // What was given last is held until more is given.
+        producer.send(&Record::to(&topic).partition(0).value("v")).unwrap().wait(LIMIT).unwrap();
+        assert_eq!(consumer.poll(LIMIT).unwrap().unwrap().offset(), 3);
+        wait_until("nothing held", || consumer.stats().pinned == 0);
+        assert_eq!(own.value(), Some(&value[..]));
+        consumer.close(LIMIT).unwrap();
+        producer.close(LIMIT).unwrap();
+    });
+}
+
+#[test]
 fn the_last_error_is_told_with_what_to_do_and_stays() {
     within_limit(|| {
         let address = nobody();

@@ -13,13 +13,15 @@ use crate::record::TopicPartition;
 use crate::state::commits::Mark;
 use crate::state::fetcher::Fetched;
 
+mod detach;
+
 /// Most bytes that one compressed batch may grow to: what Kafka's brokers accept in a request.
 const BATCH_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// Records of one partition that came in one fetch, in the order of their offsets.
 ///
 /// Cheap to clone. It may be kept, and read from any thread, for as long as one likes, also after
-/// its consumer is gone; it keeps the memory of its fetch alive.
+/// its consumer is gone; it keeps the memory of its whole fetch alive: see [`Batch::detached`].
 #[derive(Clone)]
 pub struct Batch {
     pub(super) shared: Arc<Shared>,
@@ -403,7 +405,8 @@ impl ExactSizeIterator for Records<'_> {}
 
 /// One record, with all that belongs to it.
 ///
-/// Cheap to clone; it keeps the memory of the fetch it came in alive.
+/// Cheap to clone; it keeps the memory of the whole fetch it came in alive: see
+/// [`ConsumerRecord::detached`].
 #[derive(Clone)]
 pub struct ConsumerRecord {
     pub(super) shared: Arc<Shared>,

@@ -259,7 +259,8 @@ impl Consumer {
     /// Counts since the consumer was made.
     pub fn stats(&self) -> ConsumerStats {
         let Some(face) = self.own.live() else { return ConsumerStats::default() };
-        ConsumerStats { throttled_ms: self.own.life.throttled_ms(), ..face.stats() }
+        let (pinned, throttled_ms) = (self.own.life.answer_bytes(), self.own.life.throttled_ms());
+        ConsumerStats { pinned, throttled_ms, ..face.stats() }
     }
 
     /// Commits what is finished, leaves the group, and ends the consumer.

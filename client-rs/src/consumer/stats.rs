@@ -37,6 +37,13 @@ pub struct ConsumerStats {
     pub decoded: usize,
     /// Most that these may be: `fetch.buffer.memory`.
     pub buffered_max: usize,
+    /// Bytes of the memory that answers of 64 KiB and more lie in: those being read, those fetched
+    /// ahead, the last one given, and those of which the program still holds a record or a batch; each
+    /// whole. What it is above `buffered` for long is the program's: see
+    /// [`ConsumerRecord::detached`]. What was decompressed has memory of its own, and is not in it.
+    ///
+    /// [`ConsumerRecord::detached`]: crate::ConsumerRecord::detached
+    pub pinned: usize,
     /// Offsets between what is given out next and the ends of the partitions, as far as answers
     /// told: the sum over those of which both are known.
     pub lag: u64,

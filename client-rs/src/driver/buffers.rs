@@ -27,7 +27,7 @@ const SMALL_ANSWERS: u32 = 8;
 pub(super) struct Store {
     kept: Mutex<Kept>,
     /// Bytes of all buffers in use. More only with `kept` locked; less at any time.
-    used: AtomicUsize,
+    used: Arc<AtomicUsize>,
     limit: usize,
 }
 
@@ -55,13 +55,15 @@ pub(super) struct Buffer {
     /// What the store counts for it.
     counted: usize,
     home: Weak<Store>,
+    /// The store's count, which outlives it.
+    used: Arc<AtomicUsize>,
 }
 
 impl Store {
     /// None yet. What is kept is dropped when it would take more than `limit` bytes together with
-    /// what is in use; with zero nothing is.
-    pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { kept: Mutex::default(), used: AtomicUsize::new(0), limit })
+    /// what is in use; with zero nothing is. What is in use is counted in `used`.
+    pub(super) fn new(limit: usize, used: Arc<AtomicUsize>) -> Arc<Self> {
+        Arc::new(Self { kept: Mutex::default(), used, limit })
     }
 
     fn used(&self) -> usize {
@@ -114,7 +116,8 @@ impl Buffers {
         let data = data.unwrap_or_else(|| Vec::with_capacity(rounded(size).min(AHEAD_BYTES_MAX)));
         let counted = data.capacity();
         self.store.count(kept, counted);
-        Buffer { data, counted, home: Arc::downgrade(&self.store) }
+        let (home, used) = (Arc::downgrade(&self.store), Arc::clone(&self.store.used));
+        Buffer { data, counted, home, used }
     }
 
     /// An answer came that needed no buffer of its own.
@@ -182,9 +185,10 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(home) = self.home.upgrade() else { return };
         // Or somebody else is at it; or, in a child of a fork, nobody will ever unlock it.
-        if let Ok(mut kept) = home.kept.try_lock() {
+        if let Some(home) = self.home.upgrade()
+            && let Ok(mut kept) = home.kept.try_lock()
+        {
             let bytes = kept.bytes.saturating_add(self.data.capacity());
             let others = home.used().saturating_sub(self.counted);
             let room = KEPT_BYTES_MAX.min(home.limit.saturating_sub(others));
@@ -195,7 +199,7 @@ impl Drop for Buffer {
                 kept.buffers.push(data);
             }
         }
-        home.used.fetch_sub(self.counted, Ordering::Relaxed);
+        self.used.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 
@@ -212,7 +216,7 @@ mod tests {
     }
 
     fn one(limit: usize) -> (Arc<Store>, Buffers) {
-        let store = Store::new(limit);
+        let store = Store::new(limit, Arc::default());
         (Arc::clone(&store), Buffers::new(store))
     }
 
@@ -234,7 +238,7 @@ mod tests {
 
     #[test]
     fn connections_to_many_brokers_keep_no_more_than_one_alone() {
-        let store = Store::new(48 * MIB);
+        let store = Store::new(48 * MIB, Arc::default());
         let mut brokers: Vec<_> = (0..10).map(|_| Buffers::new(Arc::clone(&store))).collect();
         let held = || kept(&store) + store.used();
         for round in 0..20 {
@@ -320,8 +324,12 @@ mod tests {
         let (store, mut buffers) = one(MIB);
         let mut buffer = buffers.take(1);
         buffer.data().push(7);
+        let used = Arc::clone(&store.used);
         drop((buffers, store));
-        assert_eq!(buffer.lend()[..], [7]);
+        let lent = buffer.lend();
+        assert_eq!((&lent[..], used.load(Ordering::Relaxed)), (&[7][..], 1));
+        drop(lent);
+        assert_eq!(used.load(Ordering::Relaxed), 0);
     }
 
     #[test]

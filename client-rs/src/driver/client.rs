@@ -82,7 +82,7 @@ impl Client {
         let links = HashMap::default();
         let inner = RefCell::new(Inner { metadata, machine, random, links, next_bootstrap });
         Rc::new(Self {
-            buffers: Store::new(config.answer_bytes),
+            buffers: Store::new(config.answer_bytes, vitals.answers()),
             config,
             transport,
             wake,

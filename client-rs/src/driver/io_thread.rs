@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
@@ -329,6 +330,11 @@ impl ClientHandle {
     /// Milliseconds for which brokers wanted to be left alone (KIP-219).
     pub(crate) fn throttled_ms(&self) -> u64 {
         self.vitals.throttled_ms()
+    }
+
+    /// Bytes of buffers that large answers lie in, as long as anybody holds any of them.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.vitals.answers().load(Ordering::Relaxed)
     }
 
     /// Waits until the client's machine has ended, which it must have been told; whether it has.

@@ -223,6 +223,7 @@ fn lost(error: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
 
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio::runtime::Builder;
@@ -235,7 +236,7 @@ mod tests {
     fn read(answers: &[Vec<u8>], stream_bytes: usize) -> Vec<Bytes> {
         let runtime = || Builder::new_current_thread().build().unwrap();
         let (near, mut far) = duplex(stream_bytes);
-        let mut wire = Wire::new(Box::new(near), Buffers::new(Store::new(8 << 20)));
+        let mut wire = Wire::new(Box::new(near), Buffers::new(Store::new(8 << 20, Arc::default())));
         let written = answers.to_vec();
         let total: usize = written.iter().map(|answer| SIZE_LEN + answer.len()).sum();
         let writer = std::thread::spawn(move || {

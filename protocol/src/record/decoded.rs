@@ -179,6 +179,30 @@ impl RecordRow {
         }
     }
 
+    /// Where its parts begin: key, value and headers lie one behind the other.
+    const fn start(&self) -> u32 {
+        match (self.key_len, self.value_len) {
+            (0.., _) => self.key_at,
+            (_, 0..) => self.value_at,
+            _ => self.headers_at,
+        }
+    }
+
+    /// Where its parts end.
+    const fn end(&self) -> u32 {
+        self.headers_at.saturating_add(self.headers_len)
+    }
+
+    /// The same in a body that lacks so many bytes at its front.
+    const fn without(self, bytes: u32) -> Self {
+        Self {
+            key_at: self.key_at.saturating_sub(bytes),
+            value_at: self.value_at.saturating_sub(bytes),
+            headers_at: self.headers_at.saturating_sub(bytes),
+            ..self
+        }
+    }
+
     /// Where the key lies in the body; `None` is null.
     pub fn key(&self) -> Option<Range<usize>> {
         range(self.key_at, self.key_len)
@@ -249,6 +273,20 @@ impl IndexedBatch {
         detached
     }
 
+    /// Some of its records under the same header, with the part of the body that they lie in, in
+    /// memory of its own. What is past the end is left out.
+    #[must_use]
+    pub fn part(&self, records: Range<usize>) -> Self {
+        let to = records.end.min(self.rows.len());
+        let rows = self.rows.get(records.start..to).unwrap_or_default();
+        let start = rows.first().map_or(0, RecordRow::start);
+        let len = rows.last().map_or(0, RecordRow::end).saturating_sub(start);
+        let body = range(start, len.cast_signed()).and_then(|range| self.batch.body.get(range));
+        let body = Bytes::copy_from_slice(body.unwrap_or_default());
+        let batch = DecodedBatch { header: self.batch.header, body };
+        Self { batch, rows: rows.iter().map(|row| row.without(start)).collect() }
+    }
+
     /// The record at `index`, borrowed; `None` past the end.
     pub fn get(&self, index: usize) -> Option<RecordView<'_>> {
         let row = self.rows.get(index)?;
@@ -298,5 +336,43 @@ impl IndexedBatch {
             .and_then(|range| self.batch.body.get(range))
             .unwrap_or_default();
         Headers { count: row.headers_count, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{BatchBuilder, BatchSeal};
+
+    #[test]
+    fn a_part_has_the_same_records_and_no_byte_of_others() {
+        for codec in [Compression::None, Compression::Lz4] {
+            let mut builder = BatchBuilder::new(codec);
+            let value = [7; 1000];
+            for at in 0..8_u8 {
+                let key = [1, at];
+                let key = (at % 2 == 0).then_some(&key[..]);
+                let value = (at % 3 != 0).then(|| &value[..usize::from(at) * 100]);
+                let headers = (0..at % 4).map(|_| (&b"h"[..], Some(&[2, 3][..])));
+                builder.push(i64::from(at), key, value, headers).unwrap();
+            }
+            let bytes = builder.finish(&BatchSeal { base_offset: 50, ..BatchSeal::default() });
+            let whole = DecodedBatch::decode(&bytes.unwrap(), 1 << 20).unwrap().index().unwrap();
+            for from in 0..8 {
+                for to in from..10 {
+                    let part = whole.part(from..to);
+                    let wanted: Vec<_> = whole.iter().skip(from).take(to - from).collect();
+                    assert!(part.iter().eq(wanted.iter().copied()), "{from}..{to}");
+                    let needed = |view: &RecordView<'_>| {
+                        view.key.map_or(0, <[u8]>::len) + view.value.map_or(0, <[u8]>::len)
+                    };
+                    // Beside its parts a record has lengths, headers, deltas: 40 bytes at most here.
+                    let needed: usize = wanted.iter().map(|view| needed(view) + 40).sum();
+                    assert!(part.body().len() <= needed, "{} bytes", part.body().len());
+                    assert_eq!(part.header(), whole.header());
+                }
+            }
+            assert!(whole.part(8..9).is_empty() && whole.part(9..10).is_empty());
+        }
     }
 }

@@ -79,3 +79,55 @@ fn a_batch_that_holds_more_than_a_request_could_is_an_error_and_not_memory() {
     assert_eq!(error.kind(), ErrorKind::CorruptBatch);
     assert!(error.to_string().contains("more than the limit of 104857600 bytes"), "{error}");
 }
+
+/// The bytes of an answer, whose end is told.
+struct Held {
+    bytes: Vec<u8>,
+    _alive: Arc<()>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[test]
+fn what_is_detached_is_the_same_and_holds_nothing_of_its_answer() {
+    let batch = |base_offset: i64| {
+        let mut builder = BatchBuilder::new(Compression::None);
+        for number in base_offset..base_offset + 3 {
+            let (key, value) = (number.to_be_bytes(), [7; 1000]);
+            builder.push(number, Some(&key), Some(&value), NO_HEADERS).unwrap();
+        }
+        let seal = BatchSeal { base_offset, partition_leader_epoch: 4, ..BatchSeal::default() };
+        builder.finish(&seal).unwrap()
+    };
+    let answer = [batch(10), batch(20), vec![0; 100_000].into()].concat();
+    let alive = Arc::new(());
+    let answer = Bytes::from_owner(Held { bytes: answer, _alive: Arc::clone(&alive) });
+    let len = batch(10).len();
+    let batches = vec![answer.slice(..len), answer.slice(len..2 * len)];
+    drop(answer);
+    let (shared, _) = Shared::decode(&fetched(11, batches), 3, LIMIT).unwrap();
+    let whole = Batch::new(Arc::new(shared.numbered(5)), 0, 5);
+    let some = Batch::new(Arc::clone(&whole.shared), 1, 4);
+    for batch in [&whole, &some] {
+        let own = batch.detached();
+        assert!(own.records().eq(batch.records()), "{own:?}");
+        assert_eq!((own.len(), own.base_offset()), (batch.len(), batch.base_offset()));
+        assert_eq!((own.mark(), own.leader_epoch()), (batch.mark(), batch.leader_epoch()));
+        assert_eq!(own.high_watermark(), batch.high_watermark());
+        assert!(!own.shared.is_same(&batch.shared));
+        for at in 0..batch.len() {
+            let (record, own) = (batch.record(at).unwrap(), own.record(at).unwrap().detached());
+            assert_eq!((own.view(), own.mark()), (record.view(), record.mark()));
+            assert_eq!(own.leader_epoch(), 4);
+        }
+    }
+    let own = (some.detached(), some.record(0).unwrap().detached());
+    assert!(own.0.shared.memory_bytes() < 3 * 1100 && own.1.shared.memory_bytes() < 1100);
+    drop((whole, some));
+    assert_eq!(Arc::strong_count(&alive), 1, "nothing of the answer is held");
+    assert_eq!((own.0.len(), own.1.offset(), own.1.value()), (3, 12, Some(&[7; 1000][..])));
+}
