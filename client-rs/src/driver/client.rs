@@ -119,6 +119,10 @@ impl Client {
     }
 
     /// A turn begins, since the machines were `told` of something or since its time has come.
+    #[cfg_attr(
+        not(feature = "sim"),
+        expect(clippy::unused_self, reason = "only the simulator looks for turns in vain")
+    )]
     fn see_turn(&self, told: bool) {
         #[cfg(feature = "sim")]
         self.rest.see_turn(told, clock::now());
