@@ -57,6 +57,17 @@ impl Face {
     }
 }
 
+/// Whether there is room for decoded records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RoomFor {
+    /// There is, or nothing more can be given up for them.
+    Has,
+    /// Not before what is decoded and waits for its turn.
+    OthersFirst,
+    /// The machine gives up what partitions hold that give nothing out now.
+    Later,
+}
+
 impl Inner {
     /// Whether a partition still stands where this was fetched for it.
     pub(super) fn is_at(&self, fetched: &Fetched, lease: u64) -> bool {
@@ -72,22 +83,35 @@ impl Inner {
         decoded_share(self.budget).saturating_sub(self.decoded.load(Ordering::Relaxed))
     }
 
-    /// Whether the next batch may be begun: not while records that are not given out have all the
-    /// room, until the machine has given these up.
-    pub(super) fn may_begin(&mut self) -> bool {
-        self.has_room_for(1)
+    /// How decoded records of so many bytes find room, if they do not have it: what is to be done.
+    pub(super) fn room_for(&mut self, bytes: usize) -> RoomFor {
+        if self.decode_limit() >= bytes {
+            return RoomFor::Has;
+        }
+        if self.begun_ready().is_some() {
+            return RoomFor::OthersFirst;
+        }
+        let closed = |part: &Part| part.is_closed() && !part.begun.is_empty();
+        if self.begin == Begin::Yes || !self.parts.values().any(closed) {
+            // Nothing can be given up for them: one batch may alone be larger than all the room.
+            return RoomFor::Has;
+        }
+        self.begin = Begin::Asked;
+        RoomFor::Later
     }
 
-    /// Whether decoded records of so many bytes may be kept, or nothing can be given up for them.
-    pub(super) fn has_room_for(&mut self, bytes: usize) -> bool {
-        let closed = |part: &Part| part.is_closed() && !part.begun.is_empty();
-        let has = self.begin == Begin::Yes
-            || self.decode_limit() >= bytes
-            || !self.parts.values().any(closed);
-        if !has {
-            self.begin = Begin::Asked;
+    /// Where the first partition stands in the ready list that has decoded records to give out.
+    fn begun_ready(&self) -> Option<usize> {
+        let begun = |part: &Part| part.is_open() && !part.begun.is_empty();
+        self.ready.iter().position(|at| self.parts.get(at).is_some_and(begun))
+    }
+
+    /// Has decoded records that wait for their turn given out next.
+    pub(super) fn bring_begun_forward(&mut self) {
+        let partition = self.begun_ready().and_then(|at| self.ready.remove(at));
+        if let Some(partition) = partition {
+            self.ready.push_front(partition);
         }
-        has
     }
 
     /// Puts back what was decoded and finds no room, to be begun when there is some.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use super::shed::RoomFor;
 use super::{Begin, Command, Current, Face, Handed, Inner, Item, Rebalance};
 use crate::consumer::batch::{Batch, ConsumerRecord, Shared};
 use crate::driver::{self, clock};
@@ -109,10 +110,20 @@ impl Face {
                     let decoded = Shared::decode(&fetched, lease, bytes_max);
                     inner = self.lock();
                     let bytes = decoded.as_ref().map_or(0, |(shared, _)| shared.memory_bytes());
-                    if inner.is_at(&fetched, lease) && !inner.has_room_for(bytes) {
-                        inner.put_back_fetched(fetched);
-                        self.await_room(inner, sleeper);
-                        return Ok(Look::Nothing);
+                    if inner.is_at(&fetched, lease) {
+                        match inner.room_for(bytes) {
+                            RoomFor::Has => {}
+                            RoomFor::OthersFirst => {
+                                inner.put_back_fetched(fetched);
+                                inner.bring_begun_forward();
+                                continue;
+                            }
+                            RoomFor::Later => {
+                                inner.put_back_fetched(fetched);
+                                self.await_room(inner, sleeper);
+                                return Ok(Look::Nothing);
+                            }
+                        }
                     }
                     let kept = decoded
                         .as_ref()
@@ -251,9 +262,18 @@ impl Inner {
                 return Ok(Step::Current);
             }
             let is_data = matches!(part.items.front(), Some(Item::Data(_)));
-            if is_data && !self.may_begin() {
-                self.list_first(&partition);
-                return Ok(Step::Crowded);
+            // Not while records that are not given out have all the room.
+            match if is_data { self.room_for(1) } else { RoomFor::Has } {
+                RoomFor::Has => {}
+                RoomFor::OthersFirst => {
+                    self.list_first(&partition);
+                    self.bring_begun_forward();
+                    continue;
+                }
+                RoomFor::Later => {
+                    self.list_first(&partition);
+                    return Ok(Step::Crowded);
+                }
             }
             let Some(part) = self.parts.get_mut(&partition) else { continue };
             match part.items.pop_front() {
