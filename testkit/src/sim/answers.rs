@@ -32,6 +32,7 @@ const REFUSED: &[(ApiKey, &[ErrorCode])] = &[
             Code::KAFKA_STORAGE_ERROR,
             Code::CORRUPT_MESSAGE,
             Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::UNKNOWN_TOPIC_ID,
             Code::REQUEST_TIMED_OUT,
         ],
     ),
@@ -54,10 +55,14 @@ const REFUSED: &[(ApiKey, &[ErrorCode])] = &[
             Code::KAFKA_STORAGE_ERROR,
             Code::UNKNOWN_TOPIC_OR_PARTITION,
             Code::UNKNOWN_TOPIC_ID,
+            Code::INCONSISTENT_TOPIC_ID,
             Code::OFFSET_NOT_AVAILABLE,
             Code::FENCED_LEADER_EPOCH,
             Code::UNKNOWN_LEADER_EPOCH,
             Code::UNKNOWN_SERVER_ERROR,
+            Code::FETCH_SESSION_ID_NOT_FOUND,
+            Code::INVALID_FETCH_SESSION_EPOCH,
+            Code::FETCH_SESSION_TOPIC_ID_ERROR,
         ],
     ),
     (
@@ -72,6 +77,20 @@ const REFUSED: &[(ApiKey, &[ErrorCode])] = &[
             Code::FENCED_LEADER_EPOCH,
             Code::UNKNOWN_LEADER_EPOCH,
             Code::REQUEST_TIMED_OUT,
+        ],
+    ),
+    (
+        ApiKey::OffsetForLeaderEpoch,
+        &[
+            Code::NOT_LEADER_OR_FOLLOWER,
+            Code::REPLICA_NOT_AVAILABLE,
+            Code::LEADER_NOT_AVAILABLE,
+            Code::KAFKA_STORAGE_ERROR,
+            Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::OFFSET_NOT_AVAILABLE,
+            Code::FENCED_LEADER_EPOCH,
+            Code::UNKNOWN_LEADER_EPOCH,
+            Code::UNKNOWN_SERVER_ERROR,
         ],
     ),
     (
@@ -126,6 +145,7 @@ const REFUSED: &[(ApiKey, &[ErrorCode])] = &[
             Code::NOT_COORDINATOR,
             Code::REQUEST_TIMED_OUT,
             Code::UNKNOWN_TOPIC_OR_PARTITION,
+            Code::UNKNOWN_TOPIC_ID,
             Code::REBALANCE_IN_PROGRESS,
             Code::ILLEGAL_GENERATION,
             Code::UNKNOWN_MEMBER_ID,
@@ -138,6 +158,7 @@ const REFUSED: &[(ApiKey, &[ErrorCode])] = &[
             Code::COORDINATOR_LOAD_IN_PROGRESS,
             Code::NOT_COORDINATOR,
             Code::UNSTABLE_OFFSET_COMMIT,
+            Code::UNKNOWN_TOPIC_ID,
         ],
     ),
 ];
@@ -159,6 +180,23 @@ pub(crate) fn all() -> impl Iterator<Item = String> {
 /// An error of an API, as it is counted.
 pub(crate) fn name(api: ApiKey, code: ErrorCode) -> String {
     format!("{} answers {}", api.name(), code.name())
+}
+
+/// The first version of an API in which brokers answer with an error: topics have ids from some
+/// version on, and so have fetches a session.
+const fn first_with(api: ApiKey, code: ErrorCode) -> i16 {
+    match (api, code) {
+        (ApiKey::Produce, Code::UNKNOWN_TOPIC_ID)
+        | (
+            ApiKey::Fetch,
+            Code::UNKNOWN_TOPIC_ID
+            | Code::INCONSISTENT_TOPIC_ID
+            | Code::FETCH_SESSION_TOPIC_ID_ERROR,
+        ) => 13,
+        (ApiKey::OffsetCommit | ApiKey::OffsetFetch, Code::UNKNOWN_TOPIC_ID) => 10,
+        (ApiKey::Fetch, Code::FETCH_SESSION_ID_NOT_FOUND | Code::INVALID_FETCH_SESSION_EPOCH) => 7,
+        _ => 0,
+    }
 }
 
 impl Asked {
@@ -186,7 +224,9 @@ impl Asked {
             return None;
         }
         let (_, codes) = REFUSED.iter().find(|(api, _)| *api == self.api)?;
-        let code = dice.pick(codes);
+        let known = codes.iter().filter(|&&code| self.version >= first_with(self.api, code));
+        let known: Vec<ErrorCode> = known.copied().collect();
+        let code = dice.pick(&known);
         Some((code, refused::answer(self, frame, code)?))
     }
 

@@ -26,6 +26,10 @@ use ottla_protocol::messages::offset_fetch_response::{
     OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 };
+use ottla_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderEpochRequest;
+use ottla_protocol::messages::offset_for_leader_epoch_response::{
+    EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult,
+};
 use ottla_protocol::messages::produce_request::ProduceRequest;
 use ottla_protocol::messages::produce_response::{ProduceResponse, TopicProduceResponse};
 use ottla_protocol::messages::sync_group_response::SyncGroupResponse;
@@ -45,6 +49,7 @@ pub(super) fn answer(asked: Asked, frame: &[u8], error_code: ErrorCode) -> Optio
         }),
         ApiKey::Fetch => fetch(asked, frame, error_code),
         ApiKey::ListOffsets => list_offsets(asked, frame, error_code),
+        ApiKey::OffsetForLeaderEpoch => epoch_ends(asked, frame, error_code),
         ApiKey::FindCoordinator => find_coordinator(asked, frame, error_code),
         ApiKey::JoinGroup => asked.write(&JoinGroupResponse {
             error_code,
@@ -82,6 +87,12 @@ fn produce(asked: Asked, frame: &[u8], code: ErrorCode) -> Option<Vec<u8>> {
 
 fn fetch(asked: Asked, frame: &[u8], error_code: ErrorCode) -> Option<Vec<u8>> {
     let (_, request) = decode_request::<FetchRequest<'_>>(frame).ok()?;
+    if is_of_session(error_code) {
+        // Only a fetch in a session can be told that: it is the answer as a whole.
+        return (request.session_epoch > 0)
+            .then(|| FetchResponse { error_code, ..FetchResponse::default() })
+            .and_then(|response| asked.write(&response));
+    }
     let topics = request.topics.iter().map(|topic| FetchableTopicResponse {
         topic: topic.topic,
         topic_id: topic.topic_id,
@@ -100,6 +111,33 @@ fn fetch(asked: Asked, frame: &[u8], error_code: ErrorCode) -> Option<Vec<u8>> {
             .collect(),
     });
     asked.write(&FetchResponse { responses: topics.collect(), ..FetchResponse::default() })
+}
+
+const fn is_of_session(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+            | ErrorCode::INVALID_FETCH_SESSION_EPOCH
+            | ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR
+    )
+}
+
+fn epoch_ends(asked: Asked, frame: &[u8], error_code: ErrorCode) -> Option<Vec<u8>> {
+    let (_, request) = decode_request::<OffsetForLeaderEpochRequest<'_>>(frame).ok()?;
+    let topics = request.topics.iter().map(|topic| OffsetForLeaderTopicResult {
+        topic: topic.topic,
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|row| EpochEndOffset {
+                partition: row.partition,
+                error_code,
+                leader_epoch: -1,
+                end_offset: -1,
+            })
+            .collect(),
+    });
+    asked.write(&OffsetForLeaderEpochResponse { topics: topics.collect(), ..<_>::default() })
 }
 
 fn list_offsets(asked: Asked, frame: &[u8], error_code: ErrorCode) -> Option<Vec<u8>> {
@@ -162,19 +200,20 @@ fn offset_fetch(asked: Asked, frame: &[u8], error_code: ErrorCode) -> Option<Vec
         return asked.write(&whole);
     }
     let (_, request) = decode_request::<OffsetFetchRequest<'_>>(frame).ok()?;
-    let unstable = error_code == ErrorCode::UNSTABLE_OFFSET_COMMIT;
+    let of_each =
+        matches!(error_code, ErrorCode::UNSTABLE_OFFSET_COMMIT | ErrorCode::UNKNOWN_TOPIC_ID);
     let groups = request.groups.iter().map(|group: &OffsetFetchRequestGroup<'_>| {
-        let topics = group.topics.iter().flatten().filter(|_| unstable);
+        let topics = group.topics.iter().flatten().filter(|_| of_each);
         OffsetFetchResponseGroup {
             group_id: group.group_id,
-            topics: topics.map(|topic| unstable_topic(topic, error_code)).collect(),
-            error_code: if unstable { ErrorCode::NONE } else { error_code },
+            topics: topics.map(|topic| refused_topic(topic, error_code)).collect(),
+            error_code: if of_each { ErrorCode::NONE } else { error_code },
         }
     });
     asked.write(&OffsetFetchResponse { groups: groups.collect(), ..<_>::default() })
 }
 
-fn unstable_topic<'a>(
+fn refused_topic<'a>(
     topic: &OffsetFetchRequestTopics<'a>,
     error_code: ErrorCode,
 ) -> OffsetFetchResponseTopics<'a> {
