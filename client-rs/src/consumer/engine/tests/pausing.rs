@@ -129,18 +129,24 @@ fn records_are_given_up(budget: usize) {
     assert_eq!(take(&face, 9), Some(vec![b"1".to_vec(), b"2".to_vec()]));
 }
 
+/// Two partitions with three records each; of the first one is given out, then it is paused.
+fn one_begun_and_paused(budget: usize) -> Face {
+    let face = Face::new(Arc::default(), budget);
+    assert!(face.add(part(0), 1, 2) && face.add(part(1), 3, 4));
+    let (first, _) = fetched(0);
+    let second = Fetched { partition: part(1), position: 4, ..first.clone() };
+    face.deliver(first);
+    assert_eq!(take(&face, 1), Some(vec![b"0".to_vec()]));
+    face.set_paused(&[part(0)], true).unwrap();
+    face.deliver(second);
+    face
+}
+
 #[test]
 fn records_that_wait_for_their_turn_come_before_a_batch_that_has_no_room_beside_them() {
     // As above: it is seen before the batch is decoded, or after.
     for budget in [400, 800] {
-        let face = Face::new(Arc::default(), budget);
-        assert!(face.add(part(0), 1, 2) && face.add(part(1), 3, 4));
-        let (first, _) = fetched(0);
-        let second = Fetched { partition: part(1), position: 4, ..first.clone() };
-        face.deliver(first);
-        assert_eq!(take(&face, 1), Some(vec![b"0".to_vec()]));
-        face.set_paused(&[part(0)], true).unwrap();
-        face.deliver(second);
+        let face = one_begun_and_paused(budget);
         face.set_paused(&[part(0)], false).unwrap();
         assert_eq!(take(&face, 9), Some(vec![b"1".to_vec(), b"2".to_vec()]));
         assert!(!face.drain().crowded, "nothing has to be given up");
@@ -151,14 +157,7 @@ fn records_that_wait_for_their_turn_come_before_a_batch_that_has_no_room_beside_
 /// Room that cannot be made keeps nobody waiting.
 #[test]
 fn a_batch_is_begun_without_room_when_nothing_could_be_given_up() {
-    let face = Face::new(Arc::default(), 400);
-    assert!(face.add(part(0), 1, 2) && face.add(part(1), 3, 4));
-    let (first, _) = fetched(0);
-    let second = Fetched { partition: part(1), position: 4, ..first.clone() };
-    face.deliver(first);
-    assert_eq!(take(&face, 1), Some(vec![b"0".to_vec()]));
-    face.set_paused(&[part(0)], true).unwrap();
-    face.deliver(second);
+    let face = one_begun_and_paused(400);
     assert_eq!(take(&face, 9), None);
     face.begin_next();
     assert_eq!(take(&face, 9).map(|values| values.len()), Some(3));
