@@ -177,6 +177,9 @@ impl Broker {
         }
     }
 
+    /// What a face gives [`Broker::stop`] when its program names no time: 5 s.
+    pub const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
     /// Stops: answers what is open, flushes and closes the logs. A second call does nothing.
     ///
     /// Past the deadline connections are cut and logs are left as they are. An error if the next start will have to check the

@@ -5,13 +5,12 @@
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use std::time::Duration;
 //! use ottla_broker::{Broker, BrokerConfig};
 //!
 //! let broker = Broker::start(BrokerConfig::new().set("num.partitions", "3")?)?;
 //! println!("bootstrap.servers={}", broker.bootstrap());
 //! broker.create_topic("orders", 3)?;
-//! broker.stop(Duration::from_secs(5))?;
+//! broker.stop(Broker::STOP_DEADLINE)?;
 //! # Ok(()) }
 //! ```
 

@@ -6,14 +6,10 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ottla_broker::{Broker, BrokerConfig, OPTIONS, StopSignals};
 use tracing_subscriber::EnvFilter;
-
-/// How long a stop may take.
-const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The port that Kafka's clients try first.
 const LISTEN: &str = "127.0.0.1:9092";
@@ -110,7 +106,7 @@ fn run(arguments: &ArgMatches) -> Result<(), String> {
         .map_err(|error| format!("cannot write to standard output: {error}"))?;
     drop(out);
     signals.wait().map_err(|error| format!("signals: {error}"))?;
-    broker.stop(STOP_DEADLINE).map_err(|error| error.to_string())
+    broker.stop(Broker::STOP_DEADLINE).map_err(|error| error.to_string())
 }
 
 fn config(arguments: &ArgMatches) -> Result<BrokerConfig, String> {
