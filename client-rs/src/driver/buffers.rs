@@ -241,20 +241,24 @@ mod tests {
         let store = Store::new(48 * MIB, Arc::default());
         let mut brokers: Vec<_> = (0..10).map(|_| Buffers::new(Arc::clone(&store))).collect();
         let held = || kept(&store) + store.used();
+        let places = || lock(&store.kept).buffers.iter().map(Vec::as_ptr).collect::<Vec<_>>();
         for round in 0..20 {
+            let (before, mut again) = (places(), 0);
             // As much as a budget of 48 MiB lets be on its way at a time, of changing brokers.
             let mut answers: Vec<_> = (0..3)
                 .map(|at| {
                     let broker = &mut brokers[(round * 3 + at) % 10];
-                    let buffer = broker.take(16 * MIB - round * 4096);
+                    let mut buffer = broker.take(16 * MIB - round * 4096);
                     assert!(held() <= 48 * MIB, "{} bytes", held());
+                    again += usize::from(before.contains(&buffer.data().as_ptr()));
                     buffer.lend()
                 })
                 .collect();
+            assert_eq!(again, before.len(), "what others' answers came in is used again");
             while answers.pop().is_some() {
                 assert!(kept(&store) <= KEPT_BYTES_MAX && held() <= 48 * MIB);
             }
-            assert_eq!(kept(&store), 32 * MIB, "two of three are used again");
+            assert_eq!(kept(&store), 32 * MIB, "two of three are kept");
         }
     }
 

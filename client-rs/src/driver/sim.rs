@@ -135,3 +135,43 @@ impl Transport for Simulated {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Turns for nothing until it is said that the client spins; `None` if it never is.
+    fn turns_until_seen(
+        rest: &Rest,
+        most: u32,
+        mut now: impl FnMut(u32) -> Instant,
+    ) -> Option<u32> {
+        (1..=most).find(|&turn| {
+            catch_unwind(AssertUnwindSafe(|| rest.see_turn(false, now(turn)))).is_err()
+        })
+    }
+
+    #[test]
+    fn a_client_whose_time_comes_again_and_again_spins() {
+        let (now, rest) = (clock::now(), Rest::default());
+        // Of the first one nobody knows whether it comes soon.
+        assert_eq!(turns_until_seen(&rest, 1000, |_| now), Some(1 + IDLE_MAX + 1));
+        let rest = Rest::default();
+        let slowly = |turn| now + SOON / 2 * turn;
+        assert_eq!(turns_until_seen(&rest, 1000, slowly), Some(1 + IDLE_MAX + 1));
+    }
+
+    #[test]
+    fn a_client_that_is_told_something_or_works_or_sleeps_does_not_spin() {
+        let (now, rest) = (clock::now(), Rest::default());
+        assert_eq!(turns_until_seen(&rest, 1000, |turn| now + SOON * turn), None, "it sleeps");
+        for wakes in [Rest::see_work, |rest: &Rest| rest.see_turn(true, clock::now())] {
+            for _ in 0..10 {
+                assert_eq!(turns_until_seen(&rest, IDLE_MAX, |_| now), None);
+                wakes(&rest);
+            }
+        }
+    }
+}
