@@ -28,8 +28,8 @@ const OUTSIDE_RECORD: usize = 1024;
 
 /// A future that is ready when there is room for a record.
 ///
-/// It may be polled again when somebody else has taken the room: then it waits once more, for what
-/// is left of its time.
+/// It may be polled again when somebody else has taken the room, or for the next record
+/// ([`Room::for_next`]): then it waits once more, for what is left of its time.
 pub struct Room {
     face: Arc<Accumulator>,
     process: Process,
@@ -51,13 +51,34 @@ impl Room {
         let bytes = face.memory.chunk_for(bytes.saturating_add(OVERHEAD));
         Self { face, process, bytes, max_block, place: None, by: None, waits_since: None }
     }
+
+    /// Has its time run from now on, and not from its first poll: for who waits for something else
+    /// before.
+    #[must_use]
+    pub fn begun(mut self) -> Self {
+        self.by = Some(clock::now() + self.max_block);
+        self
+    }
+
+    /// Waits for room for a record of so many bytes from now on, for what is left of its time: so
+    /// that all records of a call have `max.block.ms` together. When that is over, room that is
+    /// there is still given.
+    pub fn for_next(&mut self, bytes: usize) {
+        self.bytes = self.face.memory.chunk_for(bytes.saturating_add(OVERHEAD));
+        self.place = None;
+    }
+
+    /// Counts a wait that has ended.
+    fn note_wait(&mut self) {
+        if let Some(since) = self.waits_since.take() {
+            self.face.counters.note_wait(clock::now().saturating_duration_since(since));
+        }
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Some(since) = self.waits_since {
-            self.face.counters.note_wait(clock::now().saturating_duration_since(since));
-        }
+        self.note_wait();
     }
 }
 
@@ -85,19 +106,22 @@ impl Future for Room {
                     this.face.wake.wake();
                 }
             }
+            this.note_wait();
             return Poll::Ready(Ok(()));
         }
         // Its last wake may have come before there was anybody to wake.
         if this.face.is_refusing() {
             return Poll::Ready(Err(this.face.refusal()));
         }
-        if place.is_expired() {
+        if by <= now || place.is_expired() {
+            this.place = None;
+            this.note_wait();
             let text = "there was no room for the record within `max.block.ms`";
             let error = Error::new(ErrorKind::BufferFull, text);
             return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
         }
         if fresh {
-            this.waits_since = Some(now);
+            this.waits_since.get_or_insert(now);
             // What is written already must go out for room to come.
             this.face.wake.wake();
         }
@@ -182,6 +206,39 @@ mod tests {
         face.memory.expire(by);
         assert!(matches!(poll(), Poll::Ready(Err(late)) if late.kind() == ErrorKind::BufferFull));
         drop(taken);
+    }
+
+    #[test]
+    fn all_records_of_a_call_have_one_time_together_and_then_still_the_room_that_is_there() {
+        let options = Options::new().set("bootstrap.servers", "127.0.0.1:1").unwrap();
+        let config = ProducerConfig::new(&options.set("buffer.memory", "65536").unwrap()).unwrap();
+        let face = Accumulator::new(&config, Arc::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        let room = |time| Room::new((Arc::clone(&face), Process::current()), 40_000, time);
+        // The first has room, and takes it: the second finds none, and none comes in time.
+        let mut waits = room(HOUR).begun();
+        let by = waits.by.unwrap();
+        assert!(matches!(Pin::new(&mut waits).poll(&mut cx), Poll::Ready(Ok(()))));
+        let taken = face.memory.take_left().unwrap();
+        waits.for_next(30_000);
+        assert!(Pin::new(&mut waits).poll(&mut cx).is_pending());
+        assert_eq!(face.memory.expire(by.checked_sub(HOUR).unwrap()), Some(by));
+        face.memory.expire(by);
+        let Poll::Ready(Err(late)) = Pin::new(&mut waits).poll(&mut cx) else { panic!("it waits") };
+        assert_eq!(late.kind(), ErrorKind::BufferFull);
+        // Of a time that is over nothing is left for those behind it: none waits any more.
+        let mut over = room(Duration::ZERO).begun();
+        for bytes in [30_000, 20_000, 40_000] {
+            over.for_next(bytes);
+            let polled = Pin::new(&mut over).poll(&mut cx);
+            assert!(
+                matches!(polled, Poll::Ready(Err(late)) if late.kind() == ErrorKind::BufferFull)
+            );
+        }
+        assert!(!face.memory.is_awaited());
+        drop(taken);
+        over.for_next(30_000);
+        assert!(matches!(Pin::new(&mut over).poll(&mut cx), Poll::Ready(Ok(()))));
     }
 
     #[test]
