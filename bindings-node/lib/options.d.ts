@@ -394,6 +394,18 @@ export interface ConsumerOptions extends CommonOptions {
   /** The same as `autoCommit`. */
   'enable.auto.commit'?: boolean
   /**
+   * How records are finished: by the next poll (implicit), or each by the program, by acknowledge,
+   * in any order (explicit), for who works on many at a time. Then the offset of the first
+   * unfinished record is committed, and what is finished behind it in the metadata beside it, 4,096
+   * bytes at most: a consumer in explicit mode that reads on from there leaves it out. Kafka has it
+   * for share groups (KIP-932: share.acknowledgement.mode). Default implicit.
+   */
+  acknowledgement?: 'implicit' | 'explicit'
+  /** The same as `acknowledgement`. */
+  acknowledgementMode?: 'implicit' | 'explicit'
+  /** The same as `acknowledgement`. */
+  'acknowledgement.mode'?: 'implicit' | 'explicit'
+  /**
    * How often finished records are committed. Default 5000 ms; from 0 to 2147483647.
    */
   autoCommitInterval?: number

@@ -76,6 +76,12 @@ const ROOMS: &[Room] = &[
         tests: &["--lib", "state::membership"],
         rules: &["basis_counts", "basis_topics", "basis_unsettled"],
     },
+    // What stands beside a commit for who works on many records at a time.
+    Room {
+        package: "ottla",
+        tests: &["--lib", "acknowledging"],
+        rules: &["finished_epoch", "lowest_unfinished"],
+    },
     // What a client must do about batches and answers whose time or place is over, about its memory
     // and its listener; and who of two static members of one name goes on, and is told so.
     Room {

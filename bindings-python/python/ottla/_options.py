@@ -253,6 +253,14 @@ class ConsumerOptions(CommonOptions, total=False):
     auto_commit: bool
     enable_auto_commit: bool
 
+    #: How records are finished: by the next poll (implicit), or each by the program, by
+    #: acknowledge, in any order (explicit), for who works on many at a time. Then the offset of the
+    #: first unfinished record is committed, and what is finished behind it in the metadata beside
+    #: it, 4,096 bytes at most: a consumer in explicit mode that reads on from there leaves it out.
+    #: Kafka has it for share groups (KIP-932: share.acknowledgement.mode). Default implicit.
+    acknowledgement: Literal["implicit", "explicit"]
+    acknowledgement_mode: Literal["implicit", "explicit"]
+
     #: How often finished records are committed. Default 5000 ms; from 0 to 2147483647.
     auto_commit_interval: int
     auto_commit_interval_ms: int

@@ -37,6 +37,8 @@ pub(crate) struct ConsumerConfig {
     pub(crate) reset: Reset,
     /// `enable.auto.commit`.
     pub(crate) auto_commit: bool,
+    /// `acknowledgement.mode`: whether the program says of each record when it is finished.
+    pub(crate) explicit: bool,
     /// `auto.commit.interval.ms`.
     pub(crate) auto_commit_interval: Duration,
     /// `partition.assignment.strategy`, the preferred first.
@@ -81,6 +83,7 @@ impl ConsumerConfig {
             instance_id: text_if_any(options, "group.instance.id"),
             reset: reset(options.text("auto.offset.reset")?)?,
             auto_commit: options.bool("enable.auto.commit")?,
+            explicit: options.text("acknowledgement.mode")? == "explicit",
             auto_commit_interval: options.duration("auto.commit.interval.ms")?,
             strategies: strategies(options.text("partition.assignment.strategy")?)?,
             session_timeout: options.duration("session.timeout.ms")?,

@@ -236,6 +236,8 @@ pub static OPTIONS: &[OptionRow] = &[
         "Where to begin without a committed offset, or with one that is gone: latest, earliest, none (an error), or by_duration:PT1H, so long before now."),
     row(Consumer, "enable.auto.commit", "auto_commit", Bool, Some("true"),
         "Whether the offsets of finished records are committed by the client. What one poll gave counts as finished at the next."),
+    row(Consumer, "acknowledgement.mode", "acknowledgement", Choice(&["implicit", "explicit"]), Some("implicit"),
+        "How records are finished: by the next poll (implicit), or each by the program, by acknowledge, in any order (explicit), for who works on many at a time. Then the offset of the first unfinished record is committed, and what is finished behind it in the metadata beside it, 4,096 bytes at most: a consumer in explicit mode that reads on from there leaves it out. Kafka has it for share groups (KIP-932: share.acknowledgement.mode)."),
     row(Consumer, "auto.commit.interval.ms", "auto_commit_interval", millis(0), Some("5000"),
         "How often finished records are committed."),
     row(Consumer, "partition.assignment.strategy", "assignment", List, Some("cooperative-sticky"),

@@ -1,6 +1,7 @@
 //! Committing, and what is committed.
 
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,14 @@ use crate::record::{TopicPartition, check_partition};
 use crate::state::lookups;
 
 /// What to commit.
+///
+/// With `acknowledgement.mode=explicit` the forms that finish all before a batch or a record are
+/// refused with `InvalidState`: [`Consumer::acknowledge`] says what is finished.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Commit<'a> {
-    /// All that was given out so far.
+    /// All that was given out so far; with `acknowledgement.mode=explicit`, all that was
+    /// acknowledged.
     Finished,
     /// A batch, and all before it in its partition.
     Batch(&'a Batch),
@@ -78,6 +83,46 @@ pub type Committed = (TopicPartition, Option<i64>);
 pub type CommittedWithMetadata = (TopicPartition, Option<OffsetAndMetadata>);
 
 impl Consumer {
+    /// The program has finished its work on this record; with `acknowledgement.mode=explicit`, where
+    /// nothing else finishes it, in any order and from any thread. Without a request: commits, of
+    /// both kinds, and a close tell the group.
+    ///
+    /// The offset of a partition's first unfinished record is committed, and in the metadata beside
+    /// it stands what is finished behind it, 4,096 bytes at most (the first stretches, if more were
+    /// needed). A consumer in the same mode that reads on from there leaves that out, so that after
+    /// a crash, or a rebalance, only unfinished records come again. With 512 separate stretches of
+    /// unfinished records a partition gives nothing more out until some of them are finished.
+    ///
+    /// Twice is as good as once, and of records read before a `seek` nothing is noted. `CommitFenced`
+    /// if the partition is not this consumer's any more: whoever has it now may be given the record.
+    /// `InvalidState` in implicit mode; `InvalidGroup` without `group.id`.
+    pub fn acknowledge(&self, record: &ConsumerRecord) -> Result<(), Error> {
+        self.check_acknowledging()?;
+        self.own.face.acknowledge(&record.shared, record.index..record.index + 1)
+    }
+
+    /// The same for all records of a batch.
+    pub fn acknowledge_batch(&self, batch: &Batch) -> Result<(), Error> {
+        self.acknowledge_part(batch, 0..batch.len())
+    }
+
+    /// The same for some records of a batch, by their indexes. `InvalidArgument` if there are no such.
+    pub fn acknowledge_part(&self, batch: &Batch, records: Range<usize>) -> Result<(), Error> {
+        self.check_acknowledging()?;
+        if records.is_empty() || records.end > batch.len() {
+            let len = batch.len();
+            let text = format!("the batch has {len} records, and no part {records:?} of them");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let places = batch.place_of(records.start)..batch.place_of(records.end);
+        self.own.face.acknowledge(&batch.shared, places)
+    }
+
+    fn check_acknowledging(&self) -> Result<(), Error> {
+        self.own.process.check()?;
+        self.own.check_group("acknowledge records")
+    }
+
     /// Commits, and waits until the group's coordinator has it.
     ///
     /// Faults that may pass are tried again until the time is over. `CommitFenced` names partitions
@@ -168,6 +213,11 @@ impl Consumer {
                 (record.topic_partition(), record.shared.lease, record.mark())
             }
         };
+        if face.is_explicit() {
+            let text =
+                "acknowledgement.mode is explicit: acknowledge records, commit what is finished";
+            return Err(Error::new(ErrorKind::InvalidState, text));
+        }
         if !face.is_leased(partition, lease) {
             return Err(fenced(std::slice::from_ref(partition)));
         }

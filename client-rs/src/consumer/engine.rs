@@ -287,6 +287,12 @@ impl Engine {
                     closing.fault.get_or_insert(fault);
                 }
             }
+            CommitEvent::TextRefused(partition) => tracing::warn!(
+                %partition,
+                "the coordinator takes no text of such a length beside an offset \
+                 (offset.metadata.max.bytes): what is finished behind committed offsets is not \
+                 kept, and read again by who reads on from there"
+            ),
             CommitEvent::Settled(settled) => self.face.settle(&settled),
             CommitEvent::CoordinatorLost => self.coordinator.handle_lost(now),
             CommitEvent::CoordinatorAlive => self.coordinator.handle_alive(),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -25,9 +25,11 @@ use crate::state::offsets::FoundOffsets;
 use crate::state::parker::Sleeper;
 use crate::state::wake::Wake;
 
+mod acknowledging;
 mod assigning;
 mod finished;
 mod handing;
+mod part;
 mod places;
 mod rebalance;
 mod shed;
@@ -38,6 +40,7 @@ mod wishes;
 pub(super) use assigning::Assigned;
 use assigning::Chooser;
 use finished::Finished;
+use part::Part;
 pub(super) use places::Renewed;
 use rebalance::Rebalances;
 pub(super) use rebalance::{Change, Rebalance};
@@ -78,6 +81,9 @@ pub(super) enum Command {
     },
 }
 
+/// How many there were.
+static FACES: AtomicU64 = AtomicU64::new(0);
+
 /// Errors kept for the application to fetch; of more, the oldest go.
 const FAULTS_MAX: usize = 16;
 
@@ -89,88 +95,6 @@ pub(super) type CommittedOffsets = HashMap<TopicPartition, Option<Committed>>;
 
 /// Called when something comes to be ready.
 pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
-
-/// One partition, as the application sees it.
-#[derive(Debug)]
-struct Part {
-    lease: u64,
-    position: u64,
-    /// The first position of which something may still be given out, or may be in the program's hands.
-    oldest: u64,
-    paused: bool,
-    /// Kept over a rebalance, and given out again only if it stays with this member.
-    held: bool,
-    /// The application is still to be told that it has it.
-    untold: bool,
-    /// A thread makes records of an item just now.
-    decoding: bool,
-    /// Whether it stands in the ready list.
-    listed: bool,
-    begun: VecDeque<Current>,
-    items: VecDeque<Item>,
-    /// The next offset to give out, where nothing ready tells.
-    next: Option<i64>,
-    /// Where its log ends, as far as was told.
-    end: Option<i64>,
-    buffered: usize,
-}
-
-impl Part {
-    /// Reads on from an offset that no record was read at, and gives the mark by which it is
-    /// committed like what was read.
-    const fn begin_at(&mut self, position: u64, offset: i64) -> Mark {
-        (self.oldest, self.next) = (position, Some(offset));
-        let (lease, leader_epoch, metadata) = (self.lease, -1, None);
-        Mark { lease, jump: position, offset, leader_epoch, by_hand: false, metadata }
-    }
-
-    const fn new(lease: u64, position: u64) -> Self {
-        Self {
-            lease,
-            position,
-            oldest: position,
-            paused: false,
-            held: false,
-            untold: false,
-            decoding: false,
-            listed: false,
-            begun: VecDeque::new(),
-            items: VecDeque::new(),
-            next: None,
-            end: None,
-            buffered: 0,
-        }
-    }
-
-    /// Goes to another position; of those before it nothing counts any more.
-    const fn move_to(&mut self, position: u64) {
-        (self.position, self.oldest) = (position, position);
-    }
-
-    /// Whether what was fetched at that position still counts.
-    const fn is_at(&self, position: u64) -> bool {
-        self.oldest <= position && position <= self.position
-    }
-
-    /// Whether it may be given out from.
-    const fn is_open(&self) -> bool {
-        !self.paused && !self.held && !self.untold && !self.decoding
-    }
-
-    /// Holds no whole answers for a part of them.
-    fn let_go(&mut self) {
-        for item in &mut self.items {
-            if let Item::Data(fetched) = item {
-                fetched.let_go();
-            }
-        }
-        self.begun.iter_mut().for_each(Current::let_go);
-    }
-
-    fn has_items(&self) -> bool {
-        !self.begun.is_empty() || !self.items.is_empty()
-    }
-}
 
 #[derive(Debug)]
 enum Item {
@@ -317,8 +241,17 @@ pub(super) struct Drained {
 
 impl Face {
     pub(super) fn new(wake: Arc<Wake>, budget: usize) -> Self {
-        let inner = Inner { budget, refill_below: budget / 2, ..Inner::default() };
+        // Leases of all consumers differ: what another one has read is known by them.
+        let ids = FACES.fetch_add(1, Ordering::Relaxed) << 40;
+        let inner = Inner { ids, budget, refill_below: budget / 2, ..Inner::default() };
         Self { inner: Mutex::new(inner), wake, events: Arc::default() }
+    }
+
+    /// One whose program says of each record when it is finished: no poll does.
+    pub(super) fn explicit(wake: Arc<Wake>, budget: usize) -> Self {
+        let face = Self::new(wake, budget);
+        face.lock().finished = Finished::explicit();
+        face
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -471,6 +404,20 @@ impl Inner {
                 part.begun.push_front(current);
             }
         }
+    }
+
+    /// Has a partition give out nothing more if it rests, and go on if it does not.
+    fn rest(&mut self, partition: &TopicPartition) {
+        let Some(rests) = self.parts.get(partition).map(Part::rests) else { return };
+        if rests {
+            self.put_back_current(|other| other == partition);
+            if let Some(part) = self.parts.get_mut(partition) {
+                part.let_go();
+            }
+        }
+        self.let_go_of_handed(partition);
+        self.list(partition);
+        self.commands.push(Command::SetPaused { partition: partition.clone(), paused: rests });
     }
 
     /// What was given out last is known by the copy of it that is kept, if there is one.

@@ -92,7 +92,8 @@ impl Consumer {
         let mut config = ConsumerConfig::new(options)?;
         config.common.answer_bytes = face::fetched_share(config.memory_bytes);
         let wake = Arc::<Wake>::default();
-        let face = Arc::new(Face::new(Arc::clone(&wake), config.memory_bytes));
+        let new = if config.explicit { Face::explicit } else { Face::new };
+        let face = Arc::new(new(Arc::clone(&wake), config.memory_bytes));
         Process::watch()?;
         let process = Process::current();
         let (closed, life) = (Promise::new(), Life::new(process));

@@ -1,7 +1,6 @@
 //! Committing offsets: one request at a time, the newer in the place of the older, never back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 use ottla_protocol::ErrorCode;
@@ -17,40 +16,13 @@ use crate::state::hash::HashMap;
 
 #[cfg(test)]
 mod tests;
+
+mod mark;
 mod verdict;
 
+pub(crate) use mark::Mark;
 use verdict::Verdicts;
 pub(crate) use verdict::{Settled, Verdict, verdict};
-
-/// Where the reading of a partition has come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// Which spell of owning the partition it belongs to.
-    pub(crate) lease: u64,
-    /// How often the position had been moved by hand. A later one counts more than any offset.
-    pub(crate) jump: u64,
-    /// The next offset to read.
-    pub(crate) offset: i64,
-    /// The leader epoch of the record before it; −1 if unknown (KIP-320).
-    pub(crate) leader_epoch: i32,
-    /// Whether the application named the offset itself, so that it may go back.
-    pub(crate) by_hand: bool,
-    /// What the application keeps beside it.
-    pub(crate) metadata: Option<Arc<str>>,
-}
-
-impl Mark {
-    /// Whether committing this makes committing `other` needless.
-    pub(crate) const fn covers(&self, other: &Self) -> bool {
-        if self.lease != other.lease {
-            return self.lease > other.lease;
-        }
-        if other.by_hand {
-            return false;
-        }
-        self.jump > other.jump || (self.jump == other.jump && self.offset >= other.offset)
-    }
-}
 
 /// Names one commit that somebody waits for.
 pub(crate) type CommitId = u64;
@@ -98,6 +70,8 @@ pub(crate) enum CommitEvent {
     Rebalance(i32),
     /// The coordinator does not know a topic as it was named: metadata should be asked for.
     Refresh,
+    /// The coordinator does not take what is finished behind an offset: it is left out from now on.
+    TextRefused(TopicPartition),
 }
 
 #[derive(Debug)]
@@ -137,6 +111,8 @@ pub(crate) struct Commits {
     cause: Option<Error>,
     settled: Settled,
     events: VecDeque<CommitEvent>,
+    /// What is finished behind an offset is not kept beside it: the coordinator does not take it.
+    without_text: bool,
 }
 
 impl Commits {
@@ -154,6 +130,7 @@ impl Commits {
             cause: None,
             settled: Settled::default(),
             events: VecDeque::new(),
+            without_text: false,
         }
     }
 
@@ -296,8 +273,12 @@ impl Commits {
             return None;
         }
         let rows = std::mem::take(&mut self.waiting);
+        let sent = |mark: &Mark| Mark {
+            metadata: mark.metadata.clone().filter(|_| !self.without_text || mark.beyond == 0),
+            ..mark.clone()
+        };
         let marks =
-            rows.iter().map(|(partition, row)| (partition.clone(), row.mark.clone())).collect();
+            rows.iter().map(|(partition, row)| (partition.clone(), sent(&row.mark))).collect();
         let token = tokens.next();
         self.in_flight = Some(InFlight { token, generation: identity.generation, rows });
         self.retry_at = None;
@@ -345,6 +326,13 @@ impl Commits {
         code: ErrorCode,
         verdicts: &mut Verdicts,
     ) {
+        let text = row.mark.beyond > 0 && !self.without_text;
+        if code == ErrorCode::OFFSET_METADATA_TOO_LARGE && text {
+            self.without_text = true;
+            self.events.push_back(CommitEvent::TextRefused(partition.clone()));
+            verdicts.again = true;
+            return self.again(partition, row);
+        }
         match verdict(code) {
             Verdict::Taken => {
                 if self.leases.get(&partition) == Some(&row.mark.lease) {

@@ -27,4 +27,5 @@ pub(crate) mod parker;
 pub(crate) mod sender;
 pub(crate) mod sync;
 pub(crate) mod token;
+pub(crate) mod unfinished;
 pub(crate) mod wake;

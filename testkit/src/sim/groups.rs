@@ -9,6 +9,7 @@ use std::time::Duration;
 use ottla_broker::sim::SimRecord;
 use ottla_protocol::ErrorCode;
 
+use super::acknowledging;
 use super::clock;
 use super::committed;
 use super::named::{self, Named};
@@ -42,7 +43,7 @@ pub(crate) struct Book {
     /// How far each client has finished, at most.
     finished: BTreeMap<(String, Place), i64>,
     /// Offsets that some member has asked to have committed.
-    asked: BTreeMap<Place, BTreeSet<i64>>,
+    pub(crate) asked: BTreeMap<Place, BTreeSet<i64>>,
     /// Offsets to which a member has gone back.
     pub(crate) gone_back: BTreeMap<Place, Vec<i64>>,
     /// Commits that arrived behind later ones of their client.
@@ -56,6 +57,8 @@ pub(crate) struct Book {
     owners: BTreeMap<(u64, i32, Place), String>,
     /// Who has committed for a partition in such a generation.
     committers: BTreeMap<(u64, i32, Place), String>,
+    /// Records that a member has finished by itself.
+    pub(crate) acknowledged: BTreeMap<Place, BTreeSet<i64>>,
     /// Commits that a member was told are made.
     pub(crate) promised: BTreeMap<Place, BTreeSet<i64>>,
 }
@@ -109,7 +112,10 @@ impl Group {
                 self.joins(client).fetch_add(1, Ordering::Relaxed);
             }
             What::Sync => {}
-            What::Commit { rows, .. } => self.commits(world, client, rows),
+            What::Commit { rows, texts, .. } => {
+                self.commits(world, client, rows);
+                acknowledging::check(world, self, client, texts);
+            }
         }
     }
 
@@ -117,9 +123,11 @@ impl Group {
     fn commits(&self, world: &World, client: &str, rows: &[(Place, i64)]) {
         let mut book = self.book.borrow_mut();
         for &(place, offset) in rows {
-            book.asked.entry(place).or_default().insert(offset);
             let finished = book.finished.get(&(client.to_owned(), place)).copied();
-            if finished.unwrap_or(0) < offset {
+            let went = finished.unwrap_or(0);
+            let follows = self.plan.is_explicit && book.follows(place, offset, went);
+            book.asked.entry(place).or_default().insert(offset);
+            if went < offset && !follows {
                 world.finding(format!(
                     "{client} commits {offset} of {place:?}, and has finished {finished:?}"
                 ));
@@ -130,7 +138,7 @@ impl Group {
     /// A client's commit has come to the coordinator.
     pub(crate) fn arrives(&self, world: &World, client: &str, said: &Said) {
         self.named.arrives(world, client, said);
-        let What::Commit { number, rows } = &said.what else { return };
+        let What::Commit { number, rows, .. } = &said.what else { return };
         let generation = said.generation;
         world.tell(|| format!("{client} commits {rows:?} in generation {generation}"));
         let mut book = self.book.borrow_mut();

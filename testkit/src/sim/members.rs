@@ -93,6 +93,8 @@ pub(crate) struct Member {
     /// What is in the program's hands and not finished: partitions with their next offsets.
     pub(crate) given: Vec<(Place, i64)>,
     pub(crate) last: Option<Last>,
+    /// Records that are not finished, where the program says so of each.
+    pub(crate) hand: Vec<ConsumerRecord>,
     taken_at: u64,
     pub(crate) is_calm: bool,
     /// Its place in the group, and which of that place's members it is.
@@ -131,6 +133,7 @@ impl Member {
             paused: BTreeMap::new(),
             given: Vec::new(),
             last: None,
+            hand: Vec::new(),
             taken_at: 0,
             is_calm: false,
             seat,
@@ -174,6 +177,7 @@ impl Member {
         self.take().await;
         self.check_memory();
         self.work().await;
+        self.acknowledge();
         self.commit().await;
         self.hear();
     }
@@ -241,8 +245,16 @@ impl Member {
     fn take_record(&mut self, record: ConsumerRecord) {
         let Some(place) = place(record.topic(), record.partition()) else { return };
         self.deliver(place, record.offset(), record.value().unwrap_or_default());
+        self.hold(std::iter::once(record.clone()));
         self.given = vec![(place, record.offset() + 1)];
         self.last = Some(Last::Record(record));
+    }
+
+    /// Keeps records until they are finished, where that is said of each.
+    fn hold(&mut self, records: impl Iterator<Item = ConsumerRecord>) {
+        if self.group.plan.is_explicit {
+            self.hand.extend(records);
+        }
     }
 
     fn take_batch(&mut self, batch: Batch) {
@@ -250,6 +262,7 @@ impl Member {
         for record in batch.records() {
             self.deliver(place, record.offset, record.value.unwrap_or_default());
         }
+        self.hold((0..batch.len()).filter_map(|index| batch.record(index)));
         self.given = vec![(place, batch.next_offset())];
         self.last = Some(Last::Batch(batch));
     }
@@ -266,6 +279,7 @@ impl Member {
                 return self.consumer.give_back(batch, index);
             }
             self.deliver(place, record.offset(), record.value().unwrap_or_default());
+            self.hold(std::iter::once(record.clone()));
             self.given = vec![(place, record.offset() + 1)];
             self.last = Some(Last::Record(record));
             if self.world.happens(50) {
@@ -294,6 +308,7 @@ impl Member {
             Some(_) if offset == 0 && self.world.is_anew(place) => {
                 self.world.sometimes("a member goes on in a topic that is made anew");
             }
+            Some(next) if self.passes_over(place, next.offset, offset) => {}
             Some(next) if next.rebalances == rebalances && next.offset != offset => {
                 self.finding(format!("{place:?} goes on at {offset}, not at {}", next.offset));
             }
@@ -305,6 +320,7 @@ impl Member {
             _ if self.group.is_asked(place, offset) => {
                 self.world.sometimes("a partition begins at what is committed");
             }
+            _ if self.begins_behind_finished(place, offset) => {}
             _ => self.finding(format!("{place:?} begins at {offset}, which nobody committed")),
         }
         self.next.insert(place, Next { offset: offset + 1, rebalances });
@@ -342,7 +358,8 @@ impl Member {
 
     /// The next call counts as finished what the last one gave.
     pub(crate) fn finish_given(&mut self) {
-        for (place, offset) in self.given.drain(..) {
+        let explicit = self.group.plan.is_explicit;
+        for (place, offset) in self.given.drain(..).filter(|_| !explicit) {
             self.group.finish(&self.client, place, offset);
         }
     }

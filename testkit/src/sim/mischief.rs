@@ -113,6 +113,7 @@ impl Member {
         let Some(position) = self.consumer.position(&partition) else { return };
         if let Some(expected) = self.expected(place)
             && expected != position
+            && !self.passes_over(place, expected, position)
         {
             self.finding(format!("{place:?} stands at {position}, and goes on at {expected}"));
         }
@@ -144,6 +145,7 @@ impl Member {
         self.group.book.borrow_mut().gone_back.entry(place).or_default().push(to);
         self.must("seek", self.consumer.seek(partition, to));
         self.given.retain(|(given, _)| *given != place);
+        self.hand.retain(|record| (record.topic(), record.partition()) != place);
         self.last = None;
         self.expect(place, to);
     }

@@ -5,6 +5,7 @@
 //! or come twice, the broker is killed and comes back, or answers with errors. Then it heals, and
 //! everybody must get through. At the end the logs are held against what was sent.
 
+mod acknowledging;
 mod answers;
 mod checks;
 mod clock;
@@ -60,6 +61,7 @@ pub const SOMETIMES: &[&str] = &[
     "a commit goes back as asked",
     "a commit is fenced",
     "a commit is made",
+    "a commit keeps what is finished behind it",
     "a listener commits what goes",
     "a listener is told that partitions are lost",
     "a listener is told that partitions come",
@@ -91,6 +93,9 @@ pub const SOMETIMES: &[&str] = &[
     "a partition is kept over a rebalance",
     "a record is delivered",
     "a record is delivered again",
+    "a record is finished by itself",
+    "a record is finished too late",
+    "finished records are passed over",
     "a record fails",
     "a connection breaks at the client alone",
     "a connection breaks before a request arrives",

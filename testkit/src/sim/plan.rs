@@ -16,6 +16,9 @@ pub(crate) fn topics() -> impl Iterator<Item = (&'static str, i32)> {
     TOPICS.iter().copied().chain([FLEETING])
 }
 
+/// Seeds of which each rule that is left out must be noticed (`cargo xtask test gallery`).
+const SEEDS_OF_RULES: u64 = 300;
+
 /// How long faults happen.
 pub(crate) const SAFETY: Duration = Duration::from_mins(1);
 
@@ -60,6 +63,8 @@ pub(crate) struct ProducerPlan {
 pub(crate) struct GroupPlan {
     pub(crate) name: String,
     pub(crate) members: Vec<MemberPlan>,
+    /// Whether its programs say of each record when it is finished.
+    pub(crate) is_explicit: bool,
 }
 
 /// A place in a group, for one consumer after the other.
@@ -116,9 +121,14 @@ impl Plan {
         let dice = &mut Dice::new(seed ^ 0x0ddb_a11a_5eed_cafe);
         let count = dice.between(2, 3);
         let groups = if dice.per_mille(250) { 2 } else { 1 };
+        let mut groups: Vec<_> = (0..groups).map(|number| GroupPlan::of(dice, number)).collect();
+        // What comes of the seeds by which rules that are left out are noticed stays as it is.
+        if seed >= SEEDS_OF_RULES && seed.is_multiple_of(4) {
+            groups.iter_mut().for_each(GroupPlan::acknowledge);
+        }
         Self {
             seed,
-            groups: (0..groups).map(|number| GroupPlan::of(dice, number)).collect(),
+            groups,
             producers: (0..count).map(|number| ProducerPlan::of(dice, number)).collect(),
             mishaps: dice.pick(&[2, 10, 30]),
             errors: dice.pick(&[50, 200, 500]),
@@ -160,7 +170,18 @@ impl GroupPlan {
             }
             plan
         });
-        Self { members: members.collect(), name }
+        Self { members: members.collect(), name, is_explicit: false }
+    }
+
+    /// Has its programs say of each record when it is finished, and name nothing by one.
+    fn acknowledge(&mut self) {
+        self.is_explicit = true;
+        for member in &mut self.members {
+            member.options.push_str(";acknowledgement.mode=explicit");
+            if matches!(member.committing, Committing::Soon | Committing::Named) {
+                member.committing = Committing::Sync;
+            }
+        }
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum What {
     /// Asks for its share.
     Sync,
     /// Commits offsets; its number among the client's commits.
-    Commit { number: u64, rows: Vec<(Place, i64)> },
+    Commit { number: u64, rows: Vec<(Place, i64)>, texts: Vec<(Place, i64, String)> },
 }
 
 /// Reads a whole request.
@@ -102,7 +102,7 @@ pub(crate) fn read(world: &World, frame: BytesMut, number: u64) -> Result<Writte
                 generation: request.generation_id_or_member_epoch,
                 member: request.member_id.to_owned(),
                 instance: request.group_instance_id.map(str::to_owned),
-                what: What::Commit { number, rows: committed(world, &request) },
+                what: committed(world, &request, number),
             })
         }
         _ => None,
@@ -110,15 +110,18 @@ pub(crate) fn read(world: &World, frame: BytesMut, number: u64) -> Result<Writte
     Ok(Written { frame, asked, client, said })
 }
 
-fn committed(world: &World, request: &OffsetCommitRequest<'_>) -> Vec<(Place, i64)> {
-    let mut rows = Vec::new();
+fn committed(world: &World, request: &OffsetCommitRequest<'_>, number: u64) -> What {
+    let (mut rows, mut texts) = (Vec::new(), Vec::new());
     for topic in &request.topics {
         for row in &topic.partitions {
             let place = world.place_of(topic.name, topic.topic_id, row.partition_index);
-            rows.extend(place.map(|place| (place, row.committed_offset)));
+            let Some(place) = place else { continue };
+            rows.push((place, row.committed_offset));
+            let text = row.committed_metadata.filter(|text| !text.is_empty());
+            texts.extend(text.map(|text| (place, row.committed_offset, text.to_owned())));
         }
     }
-    rows
+    What::Commit { number, rows, texts }
 }
 
 /// The broker's own answer to what was said.

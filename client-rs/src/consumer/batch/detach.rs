@@ -24,10 +24,20 @@ impl Shared {
             len += part.len();
             chunks.push(Chunk { first, skipped: 0, records: part });
         }
-        let next = self.mark(records.end).offset;
+        let (next, through) = (self.mark(records.end).offset, self.reach_of(records.end));
         let pinned = memory_bytes;
         let partition = self.partition.clone();
-        Self { partition, chunks, len, next, memory_bytes, pinned, number: NO_FETCH, ..*self }
+        Self {
+            partition,
+            chunks,
+            len,
+            next,
+            through,
+            memory_bytes,
+            pinned,
+            number: NO_FETCH,
+            ..*self
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use ottla_protocol::record::{BatchBuilder, BatchSeal, Compression, NO_HEADERS};
 
 use super::*;
+use crate::error::ErrorKind;
+use crate::state::fetcher::Fetched;
 
 /// A batch of two records, each of so many zeros.
 fn zeros(base_offset: i64, len: usize) -> Bytes {

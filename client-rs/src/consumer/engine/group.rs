@@ -286,8 +286,12 @@ impl Engine {
         let mut untold = Vec::new();
         for (partition, position) in parts {
             match found.get(&partition) {
-                Some(&Some(Committed { offset, leader_epoch, .. })) => {
+                Some(&Some(Committed { offset, leader_epoch, ref metadata })) => {
                     self.face.begin(&partition, position, offset);
+                    if let Some(text) = metadata {
+                        let committed = (offset, leader_epoch);
+                        self.face.pass_finished(&partition, position, committed, text);
+                    }
                     self.fetcher.place(&partition, position, offset, leader_epoch);
                 }
                 Some(None) => self.reset(&partition, position, cx.now_ms),

@@ -1,5 +1,6 @@
 //! Tests of the machine as a whole, in virtual time.
 
+mod acknowledging;
 mod assigning;
 mod closing;
 mod cooperative;

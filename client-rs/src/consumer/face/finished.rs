@@ -1,16 +1,19 @@
 //! Finished work: how far it has come in each partition, and which of that is not committed yet.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Command, Face, Inner, Marks};
+use crate::consumer::batch::Shared;
 use crate::consumer::promise::Promise;
 use crate::error::Error;
 use crate::record::TopicPartition;
 use crate::state::commits::{Mark, Settled};
 use crate::state::hash::HashMap;
 use crate::state::membership::Which;
+use crate::state::unfinished::Unfinished;
 
 /// The mark of each partition, with what tells apart those that a commit must name: it costs what
 /// has changed, however many partitions there are.
@@ -21,9 +24,61 @@ pub(super) struct Finished {
     open: BTreeSet<TopicPartition>,
     /// Those of them of which the machine was not asked to commit the mark as it is now.
     unasked: BTreeSet<TopicPartition>,
+    /// What of each partition is unfinished, if the program says of each record when it is not.
+    work: Option<HashMap<TopicPartition, Unfinished>>,
 }
 
 impl Finished {
+    /// For who says of each record when it is finished.
+    pub(super) fn explicit() -> Self {
+        Self { work: Some(HashMap::default()), ..Self::default() }
+    }
+
+    pub(super) const fn is_explicit(&self) -> bool {
+        self.work.is_some()
+    }
+
+    /// The work on a partition.
+    pub(super) fn work_on(&mut self, partition: &TopicPartition) -> Option<&mut Unfinished> {
+        self.work.as_mut()?.get_mut(partition)
+    }
+
+    /// The same, begun if it was not; none if a poll finishes what the one before gave.
+    pub(super) fn work_on_or(
+        &mut self,
+        partition: &TopicPartition,
+        begin: impl FnOnce() -> Unfinished,
+    ) -> Option<&mut Unfinished> {
+        let work = self.work.as_mut()?;
+        if !work.contains_key(partition) {
+            work.insert(partition.clone(), begin());
+        }
+        work.get_mut(partition)
+    }
+
+    /// The work on a partition is this from now on, whatever it was before.
+    pub(super) fn begin_work(&mut self, partition: &TopicPartition, begun: Unfinished) {
+        if let Some(work) = &mut self.work {
+            work.insert(partition.clone(), begun);
+        }
+    }
+
+    /// Which of a fetch's records are to be given out next, from `at` on: those that are not
+    /// finished already, up to the next that is.
+    pub(super) fn unfinished_of(&mut self, shared: &Shared, at: usize) -> Range<usize> {
+        let mut left = at..shared.len();
+        let Some(work) = self.work_on(&shared.partition) else { return left };
+        while !left.is_empty() {
+            let (offset, epoch) = (shared.offset_at(left.start), shared.leader_epoch(left.start));
+            let Some(until) = work.finished_until(offset, epoch) else {
+                left.end = shared.index_of(work.open_until(offset));
+                break;
+            };
+            left.start = shared.index_of(until);
+        }
+        left
+    }
+
     /// Work stands there now.
     pub(super) fn set(&mut self, partition: &TopicPartition, mark: Mark) {
         if self.marks.get(partition) == Some(&mark) {
@@ -39,6 +94,9 @@ impl Finished {
     /// Nothing is known of a partition any more.
     pub(super) fn remove(&mut self, partition: &TopicPartition) {
         self.marks.remove(partition);
+        if let Some(work) = &mut self.work {
+            work.remove(partition);
+        }
         self.close(partition);
     }
 
@@ -76,7 +134,12 @@ impl Finished {
     }
 
     fn marked(&self, partition: &TopicPartition) -> Option<(TopicPartition, Mark)> {
-        Some((partition.clone(), self.marks.get(partition)?.clone()))
+        let mut mark = self.marks.get(partition)?.clone();
+        if mark.beyond > 0 {
+            let work = self.work.as_ref().and_then(|work| work.get(partition));
+            mark.metadata = work.and_then(Unfinished::text);
+        }
+        Some((partition.clone(), mark))
     }
 
     /// The mark was committed, and nothing waits that may take it back.
@@ -179,12 +242,25 @@ impl Inner {
     /// not move that back.
     pub(super) fn pass_to(&mut self, partition: &TopicPartition, mark: Mark) {
         self.handed.take_if(|handed| handed.shared.partition == *partition);
+        self.begin_work(partition, mark);
+    }
+
+    /// Work on a partition begins there, whatever was in the program's hands before.
+    pub(super) fn begin_work(&mut self, partition: &TopicPartition, mark: Mark) {
+        self.finished.begin_work(partition, Unfinished::new(mark.jump, mark.offset));
+        if let Some(part) = self.parts.get_mut(partition)
+            && std::mem::take(&mut part.scattered)
+        {
+            self.rest(partition);
+        }
         self.finished.set(partition, mark);
     }
 
     /// Writes down how far the work that was given out is finished.
     pub(super) fn note_finished(&mut self) {
-        let Some(handed) = &self.handed else { return };
+        let Some(handed) = self.handed.as_ref().filter(|_| !self.finished.is_explicit()) else {
+            return;
+        };
         let shared = &handed.shared;
         let part = self.parts.get(&shared.partition);
         let alive =

@@ -60,7 +60,7 @@ impl Inner {
             current.at = at;
         } else {
             let mut current = Current::new(Arc::clone(shared), at, &decoded);
-            if part.paused {
+            if part.rests() {
                 current.let_go();
             }
             part.begun.push_front(current);

@@ -124,10 +124,3 @@ impl Inner {
         }
     }
 }
-
-impl Part {
-    /// Whether it is kept from giving anything out.
-    const fn is_closed(&self) -> bool {
-        self.paused || self.held || self.untold
-    }
-}

@@ -120,7 +120,7 @@ impl Face {
         };
         let bytes = fetched.bytes;
         let partition = fetched.partition.clone();
-        if part.paused {
+        if part.rests() {
             fetched.let_go();
         }
         part.buffered += bytes;

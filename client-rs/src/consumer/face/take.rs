@@ -356,15 +356,15 @@ impl Inner {
         if shared.len() == 0 {
             // All of it was compacted away or is not for showing; reading stands behind it.
             part.next = Some(shared.offset_at(0));
-            self.pass_to(partition, shared.mark(0));
+            self.pass_over(&shared);
             self.list(partition);
             return Ok(());
         }
         let mut current = Current::new(shared, 0, &books);
-        if part.paused {
+        if part.rests() {
             current.let_go();
         }
-        if part.paused || part.held || part.untold || self.current.is_some() {
+        if part.rests() || part.held || part.untold || self.current.is_some() {
             part.begun.push_back(current);
         } else {
             self.current = Some(current);
@@ -376,16 +376,22 @@ impl Inner {
     /// Gives records of the current batch out.
     fn give<W: Want>(&mut self, want: &W) -> Option<W::Taken> {
         let current = self.current.as_mut()?;
-        let from = current.at;
-        let to = from + want.count(current.shared.len() - from);
-        current.at = to;
         let shared = Arc::clone(&current.shared);
+        let at = current.at;
+        let left = self.finished.unfinished_of(&shared, at);
+        let (from, to) = (left.start, left.start + want.count(left.len()));
+        current.at = to;
         self.stats.records += u64::try_from(to - from).unwrap_or(0);
         if to == shared.len() {
             self.current = None;
             if let Some(part) = self.part(&shared.partition, shared.position) {
                 part.next = Some(shared.offset_at(to));
             }
+        }
+        self.note_given(&shared, at, from..to);
+        if left.is_empty() {
+            // Who read it before has finished all that is left of it.
+            return None;
         }
         match &mut self.handed {
             Some(handed) if handed.shared.is_same(&shared) => {

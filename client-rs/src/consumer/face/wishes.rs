@@ -46,7 +46,7 @@ impl Face {
         let Some(part) = inner.parts.get_mut(partition) else { return Ok(()) };
         part.move_to(position);
         let mark = part.begin_at(position, offset);
-        inner.finished.set(partition, mark);
+        inner.begin_work(partition, mark);
         let partition = partition.clone();
         inner.commands.push(Command::Seek { partition, position, offset });
         drop(inner);
@@ -68,19 +68,10 @@ impl Face {
             return Err(not_assigned(other));
         }
         for partition in partitions {
-            if paused {
-                inner.put_back_current(|other| other == partition);
-            }
             if let Some(part) = inner.parts.get_mut(partition) {
                 part.paused = paused;
-                if paused {
-                    part.let_go();
-                }
             }
-            inner.let_go_of_handed(partition);
-            inner.list(partition);
-            let partition = partition.clone();
-            inner.commands.push(Command::SetPaused { partition, paused });
+            inner.rest(partition);
         }
         Self::announce(inner);
         self.wake.wake();
@@ -108,6 +99,7 @@ impl Face {
                 leader_epoch: named.leader_epoch.unwrap_or(-1),
                 by_hand: true,
                 metadata,
+                beyond: 0,
             };
             Ok((partition.clone(), mark))
         };

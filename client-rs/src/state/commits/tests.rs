@@ -19,7 +19,7 @@ fn part(index: i32) -> TopicPartition {
 }
 
 fn mark(lease: u64, offset: i64) -> Mark {
-    Mark { lease, jump: 1, offset, leader_epoch: 0, by_hand: false, metadata: None }
+    Mark { lease, jump: 1, offset, leader_epoch: 0, by_hand: false, metadata: None, beyond: 0 }
 }
 
 impl Bench {

@@ -51,6 +51,10 @@ pub(super) struct Script {
     pub(super) logs: BTreeMap<i32, Log>,
     pub(super) log_starts: BTreeMap<i32, i64>,
     pub(super) committed: BTreeMap<i32, i64>,
+    /// What is kept beside that.
+    pub(super) texts: BTreeMap<i32, String>,
+    /// Longest such text that the coordinator takes.
+    pub(super) text_bytes_max: usize,
     /// Of the leader.
     pub(super) epoch: i32,
     pub(super) topic_id: Uuid,
@@ -101,7 +105,8 @@ impl Script {
         }
         let config = ConsumerConfig::new(&set).unwrap();
         let now = Instant::now();
-        let face = Arc::new(Face::new(Arc::default(), config.memory_bytes));
+        let new = if config.explicit { Face::explicit } else { Face::new };
+        let face = Arc::new(new(Arc::default(), config.memory_bytes));
         let closed = Promise::new();
         let mut random = Random::new(3);
         let metadata = Metadata::new(&config.common);
@@ -119,6 +124,8 @@ impl Script {
             logs: (0..4).map(|index| (index, Vec::new())).collect(),
             log_starts: BTreeMap::new(),
             committed: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            text_bytes_max: 4_096,
             epoch: 5,
             topic_id: TOPIC_ID,
             generation: 0,

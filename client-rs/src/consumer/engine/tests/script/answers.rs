@@ -175,8 +175,13 @@ impl Script {
         let mut partitions = Vec::new();
         for row in request.topics.iter().flat_map(|topic| &topic.partitions) {
             let (partition_index, offset) = (row.partition_index, row.committed_offset);
+            let text = row.committed_metadata.unwrap_or_default();
+            if error_code.is_none() && text.len() > self.text_bytes_max {
+                error_code = ErrorCode::OFFSET_METADATA_TOO_LARGE;
+            }
             if error_code.is_none() {
                 self.committed.insert(partition_index, offset);
+                self.texts.insert(partition_index, text.to_owned());
             }
             let result = if error_code.is_none() { "" } else { " refused" };
             self.seen.push(format!("commit {partition_index}:{offset}{result}"));
@@ -193,11 +198,12 @@ impl Script {
     fn lookup_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
         let (_, request) = frame::decode_request::<OffsetFetchRequest<'_>>(bytes).unwrap();
         let asked = request.groups.iter().flat_map(|group| group.topics.iter().flatten());
+        let texts = self.texts.clone();
         let partitions = asked.flat_map(|topic| &topic.partition_indexes).map(|&partition_index| {
             OffsetFetchResponsePartitions {
                 partition_index,
                 committed_offset: self.committed.get(&partition_index).copied().unwrap_or(-1),
-                metadata: Some(""),
+                metadata: Some(texts.get(&partition_index).map_or("", String::as_str)),
                 ..Default::default()
             }
         });
