@@ -92,7 +92,10 @@ export class Producer extends EventEmitter<ProducerEvents> {
   push(topic: string, value: Bytes, options?: RecordOptions): boolean
   /** Resolves when there is room again; rejects with `BufferFull` if there was none within `maxBlock`. */
   drain(options?: WaitOptions): Promise<void>
-  /** Sends many records at once; one that is refused does not keep the others back. */
+  /**
+   * Sends many records at once; one that is refused does not keep the others back. For room it waits
+   * `maxBlock` in all; what finds none then is reported as `BufferFull`.
+   */
   sendMany(
     topic: string,
     records: Iterable<RecordInput>,
@@ -203,7 +206,10 @@ export class Consumer implements AsyncIterable<ConsumerRecord> {
   subscribe(topics: string | readonly string[]): void
   /** Leaves the group, after what is finished was committed, and reads nothing. */
   unsubscribe(): void
-  /** The next record; null if the time is over before one comes. Waits as long as it takes. */
+  /**
+   * The next record; null if the time is over before one comes. Waits as long as it takes. Polls that
+   * wait are served in their order; `InvalidState` if 1,024 wait already, polls and iterations.
+   */
   poll(options?: TimeoutOptions): Promise<ConsumerRecord | null>
   /** All records from here on. Ends when the consumer is closed. */
   [Symbol.asyncIterator](): AsyncIterableIterator<ConsumerRecord>
@@ -216,6 +222,12 @@ export class Consumer implements AsyncIterable<ConsumerRecord> {
   commit(what?: Committable | null, options?: WaitOptions): Promise<void>
   /** The same without waiting: newer commits take the place of older ones that wait. */
   commitSoon(what?: Committable | null): void
+  /**
+   * The program has finished its work on a record or a batch; with `acknowledgement: 'explicit'`,
+   * where nothing else finishes it, in any order. The first unfinished record is committed, and what
+   * is finished behind it beside that: a consumer that reads on from there is given only the rest.
+   */
+  acknowledge(what: ConsumerRecord | Batch): void
   /** What the group has committed for these partitions; null for none. */
   committed(
     partitions: readonly TopicPartition[],

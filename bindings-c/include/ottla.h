@@ -753,6 +753,19 @@ ottla_error_t *ottla_consumer_commit_batch(const ottla_consumer_t *consumer,
                                            int mode);
 
 /**
+ * The program has finished its work on records of a batch: so many, from an index on.
+ *
+ * With acknowledgement=explicit, where no poll finishes anything: in any order and without a
+ * request, since commits and the close tell the group. The first unfinished record is committed, and
+ * what is finished behind it beside that: a consumer that reads on from there is given only the
+ * rest. batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
+ */
+ottla_error_t *ottla_consumer_acknowledge(const ottla_consumer_t *consumer,
+                                          const ottla_batch_t *batch,
+                                          size_t index,
+                                          size_t records);
+
+/**
  * Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.
  *
  * offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
@@ -871,6 +884,41 @@ ottla_outcome_t ottla_error_outcome(const ottla_error_t *error);
  * The error code in the broker's answer, as Kafka numbers it; 0 if there was none. Any thread.
  */
 int16_t ottla_error_kafka_code(const ottla_error_t *error);
+
+/**
+ * The topic that it is about; NULL if it is about none, or error is NULL. Borrowed until the error
+ * is freed. Any thread.
+ */
+const char *ottla_error_topic(const ottla_error_t *error);
+
+/**
+ * The partition that it is about, the first if there are more; -1 if it is about none, or error is
+ * NULL. Any thread.
+ */
+int32_t ottla_error_partition(const ottla_error_t *error);
+
+/**
+ * The broker that it came from or was meant for, by its id or its address; NULL if that is not
+ * known, or error is NULL. Borrowed until the error is freed. Any thread.
+ */
+const char *ottla_error_broker(const ottla_error_t *error);
+
+/**
+ * What the broker was asked, by Kafka's name of the API, such as Produce; NULL if it was asked
+ * nothing, or error is NULL. Borrowed until the error is freed. Any thread.
+ */
+const char *ottla_error_api(const ottla_error_t *error);
+
+/**
+ * Which attempt it was, counted from 1; 0 if that is not known, or error is NULL. Any thread.
+ */
+uint32_t ottla_error_attempt(const ottla_error_t *error);
+
+/**
+ * What a person can do about it; NULL if there is nothing to say, or error is NULL. Borrowed until
+ * the error is freed. Any thread.
+ */
+const char *ottla_error_hint(const ottla_error_t *error);
 
 /**
  * Ends an error, and the errors of results that came with it. NULL is legal. Any thread, once.
@@ -1074,6 +1122,41 @@ ottla_outcome_t ottla_error_outcome(const ottla_error_t *error);
  * The error code in the broker's answer, as Kafka numbers it; 0 if there was none. Any thread.
  */
 int16_t ottla_error_kafka_code(const ottla_error_t *error);
+
+/**
+ * The topic that it is about; NULL if it is about none, or error is NULL. Borrowed until the error
+ * is freed. Any thread.
+ */
+const char *ottla_error_topic(const ottla_error_t *error);
+
+/**
+ * The partition that it is about, the first if there are more; -1 if it is about none, or error is
+ * NULL. Any thread.
+ */
+int32_t ottla_error_partition(const ottla_error_t *error);
+
+/**
+ * The broker that it came from or was meant for, by its id or its address; NULL if that is not
+ * known, or error is NULL. Borrowed until the error is freed. Any thread.
+ */
+const char *ottla_error_broker(const ottla_error_t *error);
+
+/**
+ * What the broker was asked, by Kafka's name of the API, such as Produce; NULL if it was asked
+ * nothing, or error is NULL. Borrowed until the error is freed. Any thread.
+ */
+const char *ottla_error_api(const ottla_error_t *error);
+
+/**
+ * Which attempt it was, counted from 1; 0 if that is not known, or error is NULL. Any thread.
+ */
+uint32_t ottla_error_attempt(const ottla_error_t *error);
+
+/**
+ * What a person can do about it; NULL if there is nothing to say, or error is NULL. Borrowed until
+ * the error is freed. Any thread.
+ */
+const char *ottla_error_hint(const ottla_error_t *error);
 
 /**
  * Ends an error, and the errors of results that came with it. NULL is legal. Any thread, once.
@@ -1312,6 +1395,19 @@ void ottla_consumer_wakeup(const ottla_consumer_t *consumer);
 ottla_error_t *ottla_consumer_commit_batch(const ottla_consumer_t *consumer,
                                            const ottla_batch_t *batch,
                                            int mode);
+
+/**
+ * The program has finished its work on records of a batch: so many, from an index on.
+ *
+ * With acknowledgement=explicit, where no poll finishes anything: in any order and without a
+ * request, since commits and the close tell the group. The first unfinished record is committed, and
+ * what is finished behind it beside that: a consumer that reads on from there is given only the
+ * rest. batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
+ */
+ottla_error_t *ottla_consumer_acknowledge(const ottla_consumer_t *consumer,
+                                          const ottla_batch_t *batch,
+                                          size_t index,
+                                          size_t records);
 
 /**
  * Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.

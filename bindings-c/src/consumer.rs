@@ -244,6 +244,28 @@ pub unsafe extern "C" fn ottla_consumer_commit_batch(
     })
 }
 
+/// The program has finished its work on records of a batch: so many, from an index on.
+///
+/// With acknowledgement=explicit, where no poll finishes anything: in any order and without a
+/// request, since commits and the close tell the group. The first unfinished record is committed, and
+/// what is finished behind it beside that: a consumer that reads on from there is given only the
+/// rest. batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_consumer_acknowledge(
+    consumer: *const ottla_consumer_t,
+    batch: *const ottla_batch_t,
+    index: usize,
+    records: usize,
+) -> *mut ottla_error_t {
+    guard(|| {
+        // SAFETY: the header asks for NULL, or a consumer and a batch that are not freed.
+        let (consumer, batch) =
+            unsafe { (handle::borrow(consumer, "consumer")?, handle::borrow(batch, "batch")?) };
+        let records = index..index.saturating_add(records);
+        Ok(consumer.consumer.get()?.acknowledge_part(batch.core(), records)?)
+    })
+}
+
 /// Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.
 ///
 /// offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.

@@ -1,7 +1,8 @@
 //! Errors as C sees them: one object, owned by who gets it.
 #![allow(unsafe_code, reason = "functions for C, and pointers that C gives")]
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
+use std::ptr;
 use std::sync::OnceLock;
 
 use ottla::{Error, Outcome};
@@ -17,8 +18,7 @@ use crate::handle;
 #[derive(Debug)]
 pub struct ottla_error_t {
     error: Error,
-    name: OnceLock<CString>,
-    message: OnceLock<CString>,
+    texts: OnceLock<Box<Texts>>,
     #[expect(
         dead_code,
         reason = "the errors that results of the same call point to: kept for them"
@@ -42,8 +42,7 @@ pub enum ottla_outcome_t {
 
 impl From<Error> for ottla_error_t {
     fn from(error: Error) -> Self {
-        let (name, message) = (OnceLock::new(), OnceLock::new());
-        Self { error, name, message, parts: Box::default() }
+        Self { error, texts: OnceLock::new(), parts: Box::default() }
     }
 }
 
@@ -66,13 +65,42 @@ impl ottla_error_t {
         }
     }
 
-    fn name(&self) -> &CStr {
-        self.name.get_or_init(|| c_text(self.error.kind().name()))
+    fn texts(&self) -> &Texts {
+        self.texts.get_or_init(|| Box::new(Texts::of(&self.error)))
     }
+}
 
-    fn message(&self) -> &CStr {
-        self.message.get_or_init(|| c_text(&self.error.to_string()))
+/// What is told of an error in texts; those of things that it does not know are none.
+#[derive(Debug)]
+struct Texts {
+    name: CString,
+    message: CString,
+    topic: Option<CString>,
+    broker: Option<CString>,
+    api: Option<CString>,
+    hint: Option<CString>,
+}
+
+impl Texts {
+    fn of(error: &Error) -> Self {
+        Self {
+            name: c_text(error.kind().name()),
+            message: c_text(&error.to_string()),
+            topic: error.topic().map(c_text),
+            broker: error.broker().map(c_text),
+            api: error.api().map(c_text),
+            hint: error.hint().map(c_text),
+        }
     }
+}
+
+/// A text of an error, if it has it and is one; else NULL.
+fn told(
+    error: Option<&ottla_error_t>,
+    which: impl FnOnce(&Texts) -> Option<&CString>,
+) -> *const c_char {
+    let text = |error: &ottla_error_t| which(error.texts()).map_or(ptr::null(), |it| it.as_ptr());
+    error.map_or(ptr::null(), |error| guard_or(ptr::null(), || text(error)))
 }
 
 /// A text for C, which cannot have zero bytes.
@@ -96,7 +124,7 @@ pub unsafe extern "C" fn ottla_error_code(error: *const ottla_error_t) -> ottla_
 pub unsafe extern "C" fn ottla_error_name(error: *const ottla_error_t) -> *const c_char {
     // SAFETY: the header asks for NULL or an error that is not freed.
     let error = unsafe { error.as_ref() };
-    let name = error.map_or(c"Ok", |error| guard_or(c"Internal", || error.name()));
+    let name = error.map_or(c"Ok", |error| guard_or(c"Internal", || &error.texts().name));
     name.as_ptr()
 }
 
@@ -107,7 +135,7 @@ pub unsafe extern "C" fn ottla_error_message(error: *const ottla_error_t) -> *co
     // SAFETY: the header asks for NULL or an error that is not freed.
     let error = unsafe { error.as_ref() };
     let message = error.map_or(c"nothing went wrong", |error| {
-        guard_or(c"a fault in the client", || error.message())
+        guard_or(c"a fault in the client", || &error.texts().message)
     });
     message.as_ptr()
 }
@@ -137,6 +165,59 @@ pub unsafe extern "C" fn ottla_error_kafka_code(error: *const ottla_error_t) -> 
     // SAFETY: the header asks for NULL or an error that is not freed.
     let error = unsafe { error.as_ref() };
     error.map_or(0, |error| guard_or(0, || error.error.kafka_code().unwrap_or(0)))
+}
+
+/// The topic that it is about; NULL if it is about none, or error is NULL. Borrowed until the error
+/// is freed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_error_topic(error: *const ottla_error_t) -> *const c_char {
+    // SAFETY: the header asks for NULL or an error that is not freed.
+    let error = unsafe { error.as_ref() };
+    told(error, |texts| texts.topic.as_ref())
+}
+
+/// The partition that it is about, the first if there are more; -1 if it is about none, or error is
+/// NULL. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_error_partition(error: *const ottla_error_t) -> i32 {
+    // SAFETY: the header asks for NULL or an error that is not freed.
+    let error = unsafe { error.as_ref() };
+    error.map_or(-1, |at| guard_or(-1, || at.error.partition().unwrap_or(-1)))
+}
+
+/// The broker that it came from or was meant for, by its id or its address; NULL if that is not
+/// known, or error is NULL. Borrowed until the error is freed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_error_broker(error: *const ottla_error_t) -> *const c_char {
+    // SAFETY: the header asks for NULL or an error that is not freed.
+    let error = unsafe { error.as_ref() };
+    told(error, |texts| texts.broker.as_ref())
+}
+
+/// What the broker was asked, by Kafka's name of the API, such as Produce; NULL if it was asked
+/// nothing, or error is NULL. Borrowed until the error is freed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_error_api(error: *const ottla_error_t) -> *const c_char {
+    // SAFETY: the header asks for NULL or an error that is not freed.
+    let error = unsafe { error.as_ref() };
+    told(error, |texts| texts.api.as_ref())
+}
+
+/// Which attempt it was, counted from 1; 0 if that is not known, or error is NULL. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_error_attempt(error: *const ottla_error_t) -> u32 {
+    // SAFETY: the header asks for NULL or an error that is not freed.
+    let error = unsafe { error.as_ref() };
+    error.map_or(0, |at| guard_or(0, || at.error.attempt().unwrap_or(0)))
+}
+
+/// What a person can do about it; NULL if there is nothing to say, or error is NULL. Borrowed until
+/// the error is freed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_error_hint(error: *const ottla_error_t) -> *const c_char {
+    // SAFETY: the header asks for NULL or an error that is not freed.
+    let error = unsafe { error.as_ref() };
+    told(error, |texts| texts.hint.as_ref())
 }
 
 /// Ends an error, and the errors of results that came with it. NULL is legal. Any thread, once.

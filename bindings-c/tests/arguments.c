@@ -32,6 +32,8 @@ static void every_handle_may_be_null(void)
     CHECK_ERROR(error, BAD, "`consumer` is NULL");
     CHECK(ottla_consumer_fd(NULL) == -1 && ottla_consumer_assignment(NULL, NULL, 0) == 0);
     ottla_consumer_wakeup(NULL);
+    CHECK_ERROR(ottla_consumer_acknowledge(NULL, NULL, 0, 1), BAD, "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_acknowledge(consumer, NULL, 0, 1), BAD, "`batch` is NULL");
     CHECK_ERROR(ottla_consumer_commit_batch(NULL, NULL, 0), BAD, "`consumer` is NULL");
     CHECK_ERROR(ottla_consumer_commit_batch(consumer, NULL, 0), BAD, "`batch` is NULL");
     CHECK_ERROR(ottla_consumer_commit_offsets(NULL, &place, 1, 0), BAD, "`consumer` is NULL");
@@ -50,6 +52,8 @@ static void every_handle_may_be_null(void)
     CHECK(ottla_error_code(NULL) == OTTLA_OK && !strcmp(ottla_error_name(NULL), "Ok"));
     CHECK(ottla_error_message(NULL) && !ottla_error_retriable(NULL));
     CHECK(ottla_error_outcome(NULL) == OTTLA_OUTCOME_NONE && ottla_error_kafka_code(NULL) == 0);
+    CHECK(!ottla_error_topic(NULL) && ottla_error_partition(NULL) == -1 && !ottla_error_hint(NULL));
+    CHECK(!ottla_error_broker(NULL) && !ottla_error_api(NULL) && ottla_error_attempt(NULL) == 0);
     ottla_producer_free(NULL);
     ottla_consumer_free(NULL);
     ottla_batch_free(NULL);

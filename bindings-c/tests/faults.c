@@ -18,6 +18,9 @@ static void an_unknown_option_names_the_nearest(void)
     ottla_error_t *error = producer_error("bootstrap.servers=h:1;lingr.ms=5");
     CHECK(!strcmp(ottla_error_name(error), "InvalidOption") && !ottla_error_retriable(error));
     CHECK(ottla_error_outcome(error) == OTTLA_OUTCOME_NONE && ottla_error_kafka_code(error) == 0);
+    CHECK(ottla_error_hint(error) && strstr(ottla_error_hint(error), "linger.ms"));
+    CHECK(!ottla_error_topic(error) && ottla_error_partition(error) == -1);
+    CHECK(!ottla_error_broker(error) && !ottla_error_api(error) && !ottla_error_attempt(error));
     ottla_error_free(error);
 }
 
@@ -76,6 +79,7 @@ static void nobody_listening_is_told_in_time(void)
     while (!error && now_ms() - began < SOON) CHECK(!ottla_consumer_poll(consumer, 1000, &error));
     printf("nobody listening: %s: %s\n", ottla_error_name(error), ottla_error_message(error));
     CHECK(ottla_error_code(error) == OTTLA_ERR_CONNECT);
+    CHECK(ottla_error_broker(error) && strstr(ottla_error_broker(error), address));
     ottla_error_free(error);
     ottla_error_free(ottla_consumer_close(consumer, 100));
     ottla_consumer_free(consumer);
@@ -105,6 +109,26 @@ static void an_unknown_topic_is_told(void)
     ottla_broker_free(broker);
 }
 
+static void a_record_that_is_late_tells_its_place_and_how_often_it_was_tried(void)
+{
+    char told[64];
+    ottla_broker_t *broker = ottla_broker_start(NULL, NULL);
+    ottla_producer_t *producer = ottla_producer_new(
+        options_of(broker, "delivery.timeout.ms=1500;request.timeout.ms=1000"), NULL);
+    ottla_record_t record = record_of("orders", "v");
+    CHECK(make_known(producer, &record));
+    CHECK_OK(ottla_broker_stop(broker, SOON));
+    ottla_error_t *error = ottla_producer_send_wait(producer, &record, SOON, NULL);
+    CHECK(ottla_error_code(error) == OTTLA_ERR_DELIVERY_TIMEOUT);
+    CHECK(!strcmp(ottla_error_topic(error), "orders") && ottla_error_partition(error) == 0);
+    snprintf(told, sizeof told, "attempt %u after", (unsigned)ottla_error_attempt(error));
+    CHECK(strstr(ottla_error_message(error), told));
+    ottla_error_free(error);
+    ottla_error_free(ottla_producer_close(producer, 1000));
+    ottla_producer_free(producer);
+    ottla_broker_free(broker);
+}
+
 static void a_record_too_large_is_refused(void)
 {
     static char large[2 << 20];
@@ -121,6 +145,8 @@ static void a_record_too_large_is_refused(void)
     ottla_error_t *error = ottla_producer_send_wait(producer, &record, SOON, NULL);
     CHECK(ottla_error_code(error) == OTTLA_ERR_RECORD_TOO_LARGE);
     CHECK(ottla_error_outcome(error) == OTTLA_OUTCOME_REJECTED && ottla_error_kafka_code(error) == 10);
+    CHECK(!strcmp(ottla_error_topic(error), "orders") && ottla_error_partition(error) == 0);
+    CHECK(!strcmp(ottla_error_api(error), "Produce"));
     ottla_error_free(error);
     CHECK_OK(ottla_producer_close(producer, SOON));
     ottla_producer_free(producer);
@@ -168,6 +194,8 @@ int main(void)
         {"a bad address is refused", a_bad_address_is_refused},
         {"nobody listening is told in time", nobody_listening_is_told_in_time},
         {"an unknown topic is told", an_unknown_topic_is_told},
+        {"a record that is late tells its place and how often it was tried",
+         a_record_that_is_late_tells_its_place_and_how_often_it_was_tried},
         {"a record too large is refused", a_record_too_large_is_refused},
         {"a partition that is not there is refused", a_partition_that_is_not_there_is_refused},
         {"a folder in use and a taken port are told", a_folder_in_use_and_a_taken_port_are_told},

@@ -255,6 +255,36 @@ static void *poll_without_limit(void *consumer)
     return error;
 }
 
+static void records_finished_in_any_order_do_not_come_again(void)
+{
+    const char *option = "acknowledgement=explicit";
+    CHECK_OK(ottla_broker_create_topic(broker, "any-order", 1));
+    fill("any-order", 0, 0, 10);
+    ottla_consumer_t *consumer = consumer_of("any-order", "workers", option);
+    ottla_batch_t *batch = next_batch(consumer);
+    CHECK(ottla_batch_len(batch) == 10);
+    CHECK_OK(ottla_consumer_acknowledge(consumer, batch, 9, 1));
+    CHECK_OK(ottla_consumer_acknowledge(consumer, batch, 2, 3));
+    CHECK_ERROR(ottla_consumer_acknowledge(consumer, batch, 9, 2), OTTLA_ERR_INVALID_ARGUMENT,
+                "no part 9..11");
+    CHECK_ERROR(ottla_consumer_acknowledge(consumer, batch, 0, 0), OTTLA_ERR_INVALID_ARGUMENT,
+                "no part 0..0");
+    CHECK_OK(ottla_consumer_commit_soon(consumer, NULL));
+    ottla_batch_free(batch);
+    CHECK_OK(ottla_consumer_close(consumer, SOON));
+    ottla_consumer_free(consumer);
+
+    consumer = consumer_of("any-order", "workers", option);
+    batch = next_batch(consumer);
+    CHECK(ottla_batch_len(batch) == 2 && ottla_batch_get(batch, 0)->offset == 0);
+    ottla_batch_free(batch);
+    batch = next_batch(consumer);
+    CHECK(ottla_batch_len(batch) == 4 && ottla_batch_get(batch, 0)->offset == 5);
+    ottla_batch_free(batch);
+    CHECK_OK(ottla_consumer_close(consumer, SOON));
+    ottla_consumer_free(consumer);
+}
+
 static void close_ends_a_poll_in_another_thread(void)
 {
     pthread_t other;
@@ -278,6 +308,8 @@ int main(void)
         {"the descriptor is readable while anything waits",
          the_descriptor_is_readable_while_anything_waits},
         {"a poll without limit can be woken", a_poll_without_limit_can_be_woken},
+        {"records finished in any order do not come again",
+         records_finished_in_any_order_do_not_come_again},
         {"close ends a poll in another thread", close_ends_a_poll_in_another_thread},
     };
     ottla_error_t *error = NULL;

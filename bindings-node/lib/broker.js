@@ -6,7 +6,6 @@ const { wantLog } = require('./log')
 const { brokerPairs, millis, whole } = require('./config')
 const { call, errorOf } = require('./error')
 
-const STOP_MS = 5000
 const NO_OPTIONS = Object.freeze({})
 const OWN = ['listen', 'dataDir', 'data.dir', 'data_dir']
 
@@ -62,17 +61,17 @@ class Broker {
   }
 
   /** Stops it: answers what is open, flushes and closes the logs. A second call does nothing. */
-  stop (options = NO_OPTIONS) {
-    this.#stopping ??= this.#stop(options)
-    return this.#stopping
+  async stop (options = NO_OPTIONS) {
+    const timeout = millis('timeout', options.timeout, native.brokerStopTimeout())
+    this.#stopping ??= this.#stop(timeout)
+    await this.#stopping
   }
 
   [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')] () {
     return this.stop()
   }
 
-  async #stop (options) {
-    const timeout = millis('timeout', options.timeout, STOP_MS)
+  async #stop (timeout) {
     try {
       await this.#call(() => this.#native.stop(timeout))
     } finally {

@@ -124,16 +124,34 @@ class Consumer {
     }))
   }
 
+  /**
+   * The program has finished its work on a record or a batch; with `acknowledgement: 'explicit'`,
+   * where nothing else finishes it, in any order. Commits and `close` tell the group.
+   */
+  acknowledge (what) {
+    const { data, start, end } = this.#placeOf(what)
+    call(() => this.#native.acknowledge(data.handle, start, end))
+  }
+
+  /** Where records that this consumer has read stand. */
+  #placeOf (what) {
+    if (!(what instanceof ConsumerRecord || what instanceof Batch)) {
+      throw errorOf('InvalidArgument', 'neither a record nor a batch that was read')
+    }
+    const place = what.constructor.placeOf(what)
+    if (place.data.consumer !== this) {
+      throw errorOf('InvalidArgument', 'the records were read by another consumer')
+    }
+    return place
+  }
+
   #commit (what, { batch, offsets, all }) {
     if (what === undefined || what === null) {
       this.#reading.note()
       return all()
     }
     if (what instanceof ConsumerRecord || what instanceof Batch) {
-      const { data, end } = what.constructor.placeOf(what)
-      if (data.consumer !== this) {
-        throw errorOf('InvalidArgument', 'the records were read by another consumer')
-      }
+      const { data, end } = this.#placeOf(what)
       return batch(data.handle, end)
     }
     const list = Array.isArray(what) ? what : [what]
@@ -185,17 +203,17 @@ class Consumer {
   }
 
   /** Commits what is finished, leaves the group, and ends. A loop over the records ends, too. */
-  close (options = NO_OPTIONS) {
-    this.#closing ??= this.#close(options)
-    return this.#closing
+  async close (options = NO_OPTIONS) {
+    const timeout = millis('timeout', options.timeout)
+    this.#closing ??= this.#close(timeout)
+    await this.#closing
   }
 
   [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')] () {
     return this.close()
   }
 
-  async #close (options) {
-    const timeout = millis('timeout', options.timeout, this.#native.apiTimeout)
+  async #close (timeout = this.#native.apiTimeout) {
     this.#reading.end()
     const number = call(() => this.#native.close(timeout))
     const closed = this.#pump.call(number)

@@ -183,17 +183,17 @@ class Producer extends EventEmitter {
   }
 
   /** Delivers what there is, and ends; rejects if records were lost that nobody waited for. */
-  close (options = NO_OPTIONS) {
-    this.#closing ??= this.#close(options)
-    return this.#closing
+  async close (options = NO_OPTIONS) {
+    const timeout = millis('timeout', options.timeout)
+    this.#closing ??= this.#close(timeout)
+    await this.#closing
   }
 
   [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')] () {
     return this.close()
   }
 
-  async #close (options) {
-    const timeout = millis('timeout', options.timeout, this.#native.closeTimeout)
+  async #close (timeout = this.#native.closeTimeout) {
     const start = performance.now()
     this.#setClean()
     if (this.#waiting.size > 0) {

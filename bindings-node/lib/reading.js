@@ -2,13 +2,15 @@
 
 const { Batch, BatchData, ConsumerRecord } = require('./record')
 const { TIMER_MAX } = require('./config')
-const { call } = require('./error')
+const { call, errorOf } = require('./error')
 
 /** Records given between two looks at whether their partition is still ours. */
 const RECORDS_A_LOOK = 64
 /** Most that a loop which never waits is given before the process's other work has its turn. */
 const TURN_MS = 5
 const TURN_BYTES = 4 * 1024 * 1024
+/** Most that wait for a record at once: more come of a program that asks and does not await. */
+const WAITING_MAX = 1024
 
 /**
  * Who reads, in order, and the batch that is being given out record by record.
@@ -46,6 +48,9 @@ class Reading {
       const given = this.#give(records)
       if (given !== undefined) return given
       if (timeout === 0 && this.#turn?.over !== true) return this.#last(records)
+    }
+    if (this.#waiting.length >= WAITING_MAX) {
+      throw errorOf('InvalidState', `${WAITING_MAX} polls of this consumer wait already: await them first`)
     }
     return new Promise((resolve, reject) => this.#wait({ records, timeout, signal, resolve, reject }))
   }

@@ -181,7 +181,7 @@ class ConsumerRecord {
 
   /** Which batch, and up to which of its records: for the consumer. */
   static placeOf (record) {
-    return { data: record.#data, end: record.#index + 1 }
+    return { data: record.#data, start: record.#index, end: record.#index + 1 }
   }
 }
 
@@ -281,7 +281,7 @@ class Batch {
   }
 
   static placeOf (batch) {
-    return { data: batch.#data, end: batch.#to }
+    return { data: batch.#data, start: batch.#from, end: batch.#to }
   }
 }
 

@@ -12,7 +12,7 @@ use napi_derive::napi;
 use ottla::{Error, ErrorKind};
 use ottla_broker::{Broker, BrokerConfig, BrokerError};
 
-use crate::boundary::{Fault, guard, millis};
+use crate::boundary::{Fault, as_millis, guard, millis};
 use crate::signal::{Callback, Hold, Signal};
 use crate::wait::{Answer, Waits};
 
@@ -123,6 +123,12 @@ impl NativeBroker {
             Ok(self.waits.start(call))
         })
     }
+}
+
+/// How many milliseconds a broker's stop may take that is given no time.
+#[napi]
+pub fn broker_stop_timeout() -> f64 {
+    as_millis(Broker::STOP_DEADLINE)
 }
 
 fn started(place: &OnceLock<Broker>) -> Result<&Broker, Error> {

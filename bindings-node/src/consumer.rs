@@ -123,6 +123,18 @@ impl NativeConsumer {
         guard(env, || Ok(with_commit(batch, records, |what| self.consumer.commit_soon(what))?))
     }
 
+    /// The program has finished its work on these records of a batch.
+    #[napi]
+    pub fn acknowledge(
+        &self,
+        env: &Env,
+        batch: &External<Batch>,
+        from: u32,
+        to: u32,
+    ) -> napi::Result<()> {
+        guard(env, || Ok(self.consumer.acknowledge_part(batch, count(from)..count(to))?))
+    }
+
     /// Commits all that was given out so far.
     #[napi]
     pub fn commit_finished(&self, env: &Env) -> napi::Result<u32> {

@@ -46,8 +46,18 @@ struct Own {
     topics: RefCell<Topics>,
     /// Who waits for room, in order: later records do not overtake them.
     line: Line,
-    /// Places in the line that JavaScript holds over several calls.
-    tickets: RefCell<HashMap<u32, Ticket>>,
+    /// Those who hold their place in the line over several calls.
+    turns: RefCell<HashMap<u32, Turn>>,
+}
+
+/// A place in the line that JavaScript holds over several calls.
+#[derive(Debug)]
+struct Turn {
+    place: Ticket,
+    /// The wait for room, whose time is that of all these calls together.
+    room: Room,
+    /// What is told of a record without room, once that time is over.
+    late: Option<Error>,
 }
 
 /// Names of topics by their numbers, so that a name does not cross the border with each record.
@@ -98,7 +108,7 @@ impl NativeProducer {
                 pending: RefCell::default(),
                 topics: RefCell::default(),
                 line: Line::default(),
-                tickets: RefCell::default(),
+                turns: RefCell::default(),
             };
             let waits = Waits::new(Arc::clone(&signal));
             Ok(Self { own: Rc::new(own), signal, waits })
@@ -160,7 +170,7 @@ impl NativeProducer {
                 let mut room = own.producer.room(record.size());
                 (&mut room).await?;
                 ticket.reached().await;
-                let sent = own.send_when_room(&record, room).await?;
+                let sent = own.send_when_room(&record, &mut room).await?;
                 Ok(Answer::Slot(own.keep(&sent, Whose::One)))
             }))
         })
@@ -221,16 +231,16 @@ impl NativeProducer {
     /// A place in the line of those who wait for room, held until it is left.
     #[napi]
     pub fn join_line(&self) -> u32 {
-        let ticket = self.own.line.join();
-        let number = ticket.number();
-        self.own.tickets.borrow_mut().insert(number, ticket);
+        let (place, room) = (self.own.line.join(), self.own.producer.room(0).begun());
+        let number = place.number();
+        self.own.turns.borrow_mut().insert(number, Turn { place, room, late: None });
         number
     }
 
     /// Leaves the line.
     #[napi]
     pub fn leave_line(&self, ticket: u32) {
-        let _left = self.own.tickets.borrow_mut().remove(&ticket);
+        let _left = self.own.turns.borrow_mut().remove(&ticket);
     }
 
     /// Sends records of a report but the first `taken` as there comes to be room for them.
@@ -251,12 +261,16 @@ impl NativeProducer {
         guard(env, || {
             let parcel = self.own.parcel(topic, &numbers, &bytes, None)?;
             let own = Rc::clone(&self.own);
-            let reached = own.tickets.borrow().get(&ticket).map(Ticket::reached);
+            let reached = own.turns.borrow().get(&ticket).map(|turn| turn.place.reached());
             Ok(self.waits.start(async move {
                 if let Some(reached) = reached {
                     reached.await;
                 }
-                own.send_rest(&parcel, report, first, count, taken).await?;
+                let turn = own.turns.borrow_mut().remove(&ticket);
+                if let Some(mut turn) = turn {
+                    own.send_rest(&parcel, report, first, count, taken, &mut turn).await?;
+                    own.turns.borrow_mut().insert(ticket, turn);
+                }
                 Ok(Answer::Done)
             }))
         })
@@ -381,16 +395,32 @@ impl Own {
         self.producer.queue(&parcel.unpack().next(&parcel.topic)?)
     }
 
-    async fn send_when_room(&self, record: &Record<'_>, mut room: Room) -> Result<Sent, Error> {
+    async fn send_when_room(&self, record: &Record<'_>, room: &mut Room) -> Result<Sent, Error> {
         loop {
             // The caller has waited for room before, which is kept for this try.
             match self.producer.try_send(record) {
-                Err(error) if is_full(&error) => (&mut room).await?,
+                Err(error) if is_full(&error) => (&mut *room).await?,
                 other => return other,
             }
         }
     }
 
+    /// Sends a record when there is room for it, in what is left of the turn's time.
+    async fn send_in_turn(&self, record: &Record<'_>, turn: &mut Turn) -> Result<Sent, Error> {
+        match self.producer.try_send(record) {
+            Err(error) if is_full(&error) => {}
+            other => return other,
+        }
+        if let Some(late) = &turn.late {
+            return Err(late.clone());
+        }
+        turn.room.for_next(record.size());
+        let sent = self.send_when_room(record, &mut turn.room).await;
+        turn.late = sent.as_ref().err().filter(|error| is_full(error)).cloned();
+        sent
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what send_rows_later is given, one by one")]
     async fn send_rest(
         &self,
         parcel: &Parcel,
@@ -398,28 +428,15 @@ impl Own {
         first: u32,
         count: u32,
         taken: u32,
+        turn: &mut Turn,
     ) -> Result<(), Error> {
         let mut packed = parcel.unpack();
-        let mut late = None;
         for row in 0..count {
             let record = packed.next(&parcel.topic)?;
             if row < taken {
                 continue;
             }
-            let outcome = match &late {
-                Some(late) => Err(Error::clone(late)),
-                None => match self.producer.try_send(&record) {
-                    Err(error) if is_full(&error) => {
-                        let room = self.producer.room(record.size());
-                        let sent = self.send_when_room(&record, room).await;
-                        // Who has waited in vain once does not wait again for each that is left.
-                        late = sent.as_ref().err().filter(|error| is_full(error)).cloned();
-                        sent
-                    }
-                    other => other,
-                },
-            };
-            match outcome {
+            match self.send_in_turn(&record, turn).await {
                 Ok(sent) => {
                     self.keep(&sent, Whose::Row { report, row: first + row });
                 }

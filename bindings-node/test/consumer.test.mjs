@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { createRequire } from 'node:module'
 import { inspect } from 'node:util'
-import { Batch, Consumer, ConsumerRecord } from 'ottla'
+import { Batch, Broker, Consumer, ConsumerRecord } from 'ottla'
 import { readRecords, readValues, startPlace, until } from './place.mjs'
 
 let place
@@ -134,6 +135,51 @@ test('polls that wait are served in their order', async (t) => {
   for (const value of ['a', 'b', 'c']) await producer.send(topic, value)
   const values = (await Promise.all(waiting)).map((record) => String(record.value))
   assert.deepEqual(values, ['a', 'b', 'c'])
+})
+
+test('no more than 1,024 polls wait at once, and what one more is told disturbs none of them', async (t) => {
+  const topic = await place.topic()
+  const consumer = place.consumer(t, topic)
+  const abort = new AbortController()
+  const waiting = [consumer.poll({ signal: abort.signal })]
+  while (waiting.length < 1024) waiting.push(consumer.poll())
+  const refusal = { name: 'UsageError', code: 'InvalidState', message: /1024 polls .* wait already/ }
+  await assert.rejects(consumer.poll({ timeout: 10 }), refusal)
+  await assert.rejects(consumer[Symbol.asyncIterator]().next(), refusal)
+  // One that is gone makes room for one more.
+  abort.abort()
+  await assert.rejects(waiting.shift(), { name: 'AbortError' })
+  waiting.push(consumer.poll())
+  await assert.rejects(consumer.poll({ timeout: 10 }), refusal)
+  const rows = waiting.map((_, at) => `v${at}`)
+  assert.equal((await place.producer(t).sendMany(topic, rows)).ok, true)
+  const values = (await Promise.all(waiting)).map((record) => String(record.value))
+  assert.deepEqual(values, rows)
+  assert.equal(await consumer.poll({ timeout: 0 }), null)
+})
+
+test('a time that is none is refused by a close, and closes nothing', async (t) => {
+  const topic = await place.topic()
+  const [consumer, producer, own] = [place.consumer(t, topic), place.producer(t), await Broker.start()]
+  for (const timeout of [-1, NaN, '5']) {
+    for (const end of [() => consumer.close({ timeout }), () => producer.close({ timeout }), () => own.stop({ timeout })]) {
+      await assert.rejects(end(), TypeError)
+    }
+  }
+  await producer.send(topic, 'v')
+  assert.deepEqual(await readValues(consumer, 1), ['v'])
+  await own.createTopic('t')
+  await own.stop()
+})
+
+test('a close that is given no time has that of the calls, and one that is given a time has it', async (t) => {
+  const { NativeConsumer } = createRequire(createRequire(import.meta.url).resolve('ottla'))('./lib/native.js')
+  const closes = t.mock.method(NativeConsumer.prototype, 'close')
+  const topic = await place.topic()
+  await place.consumer(t, topic).close()
+  await place.consumer(t, topic, { apiTimeout: 12_345 }).close()
+  await place.consumer(t, topic, { apiTimeout: 12_345 }).close({ timeout: 6789 })
+  assert.deepEqual(closes.mock.calls.map((call) => call.arguments), [[60_000], [12_345], [6789]])
 })
 
 test('a signal ends a wait, and no record is lost by it', async (t) => {
@@ -325,4 +371,37 @@ test('a consumer without a group says so at its first use', () => {
   assert.throws(() => new Consumer({ bootstrapServers: place.address, topics: ['t'] }), { code: 'InvalidGroup' })
   assert.throws(() => new Consumer({ bootstrapServers: place.address, group: 'g', topics: [''] }), { code: 'InvalidTopic' })
   assert.throws(() => new Consumer({ bootstrapServers: place.address, group: 'g', topics: 5 }), TypeError)
+})
+
+test('records that are finished in any order do not come again', async (t) => {
+  const topic = await filled(t, 10)
+  const options = { acknowledgement: 'explicit', autoCommit: false }
+  const consumer = place.consumer(t, topic, options)
+  const records = await readRecords(consumer, 10)
+  for (const offset of [7, 2, 3]) consumer.acknowledge(records[offset])
+  await consumer.commit()
+  await consumer.close()
+  assert.throws(() => consumer.acknowledge(records[0]), { code: 'Closed' })
+  const next = place.consumer(t, topic, options)
+  const left = await readRecords(next, 7)
+  assert.deepEqual(left.map((record) => Number(record.offset)), [0, 1, 4, 5, 6, 8, 9])
+})
+
+test('a batch is acknowledged as a whole, and what cannot be is told', async (t) => {
+  const topic = await filled(t, 10)
+  const consumer = place.consumer(t, topic, { acknowledgement: 'explicit', autoCommit: false })
+  for await (const batch of consumer.batches({ maxRecords: 4 })) {
+    if (batch.baseOffset > 0n) consumer.acknowledge(batch)
+    if (batch.lastOffset === 9n) break
+  }
+  await consumer.commit()
+  await consumer.close()
+  const implicit = place.consumer(t, topic)
+  const [first] = await readRecords(implicit, 1)
+  assert.equal(first.offset, 0n)
+  assert.throws(() => implicit.acknowledge(first), { code: 'InvalidState' })
+  assert.throws(() => implicit.acknowledge({ offset: 0n }), { code: 'InvalidArgument' })
+  await implicit.close()
+  const other = place.consumer(t, topic, { acknowledgement: 'explicit' })
+  assert.throws(() => other.acknowledge(first), { code: 'InvalidArgument' })
 })

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import {
   AbortableError, Broker, Consumer, FatalError, OttlaError, Producer, RetriableError, UsageError
 } from 'ottla'
-import { startPlace } from './place.mjs'
+import { endsWith, startPlace } from './place.mjs'
 
 let place
 before(async () => { place = await startPlace() })
@@ -72,7 +72,7 @@ test('nobody listening is told, and does not hang', async (t) => {
   await givenTime(async (times) => {
     const limits = { requestTimeout: 200 * times, deliveryTimeout: 500 * times, maxBlock: 500 * times }
     const producer = new Producer({ bootstrapServers: '127.0.0.1:1', linger: 0, ...limits })
-    t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+    endsWith(t, producer, 0)
     await assert.rejects(producer.send('t', 'v'), (error) => {
       assert.ok(error instanceof RetriableError)
       assert.equal(error.maybeStored, false)
@@ -81,7 +81,7 @@ test('nobody listening is told, and does not hang', async (t) => {
     })
   })
   const consumer = new Consumer({ bootstrapServers: '127.0.0.1:1', group: 'g', topics: ['t'] })
-  t.after(() => consumer.close({ timeout: 0 }).catch(() => {}))
+  endsWith(t, consumer, 0)
   await assert.rejects(async () => {
     for (let polls = 0; polls < 30; polls++) await consumer.poll({ timeout: 1000 })
   }, RetriableError)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { once } from 'node:events'
 import { Broker, Delivery, OttlaError, Producer, RetriableError, UsageError } from 'ottla'
-import { readRecords, readValues, runProgram, startGate, startPlace, stateOf } from './place.mjs'
+import { endsWith, readRecords, readValues, runProgram, startGate, startPlace, stateOf } from './place.mjs'
 
 let place
 before(async () => { place = await startPlace() })
@@ -107,6 +107,20 @@ test('no precision of a time is lost on the way', async (t) => {
   const refused = await producer.send(topic, 'v', { timestamp }).then(() => undefined, (error) => error)
   assert.equal(refused?.code, 'InvalidTimestamp')
   assert.match(refused.message, /9007199254740993/)
+})
+
+test('each of many records that fail is told so, and those beside them where they are', async (t) => {
+  const [good, bad] = [await place.topic(), await place.topic()]
+  const producer = place.producer(t)
+  const numbers = Array.from({ length: 100 }, (_, number) => number)
+  const sent = numbers.flatMap((number) => [
+    producer.send(good, `v${number}`), producer.send(bad, `v${number}`, { timestamp: 2 ** 53 - 1 })])
+  const told = await Promise.allSettled(sent)
+  for (const number of numbers) {
+    assert.deepEqual({ ...told[2 * number].value, timestamp: 0 }, { topic: good, partition: 0, offset: BigInt(number), timestamp: 0 })
+    assert.equal(told[2 * number + 1].reason?.code, 'InvalidTimestamp')
+    assert.equal(told[2 * number + 1].reason.topic, bad)
+  }
 })
 
 test('partition 0 is not the same as none, and bad ones are refused', async (t) => {
@@ -246,7 +260,7 @@ test('a record goes to its topic, however many others are sent to meanwhile', as
   const others = () => {
     for (let at = 0; at < 3000; at++) {
       // No topic may have such a name, so nothing comes of them.
-      try { producer.push(`?${at}`, 'v') } catch {}
+      try { producer.push(`?${at}`, 'v') } catch (error) { assert.equal(error.code, 'InvalidTopic') }
     }
   }
   const asked = { * [Symbol.iterator] () { others(); yield ['name', 'value'] } }
@@ -270,7 +284,11 @@ test('a program that sends to ever new topics does not grow by their names', asy
     const producer = new Producer({ bootstrapServers: '127.0.0.1:1' })
     const send = (count) => {
       for (let at = 0; at < count; at++) {
-        try { producer.push('?'.padEnd(200, 'x') + at, 'v') } catch {}
+        try {
+          producer.push('?'.padEnd(200, 'x') + at, 'v')
+        } catch (error) {
+          if (error.code !== 'InvalidTopic') throw error
+        }
       }
       gc()
       return process.memoryUsage().heapUsed
@@ -290,7 +308,7 @@ test('who waits for room too long is told so', async () => {
   })
   // Until the topic is known its records, too, are given up after maxBlock.
   let known = false
-  while (!known) known = await producer.send('t', 'v').then(() => true, () => false)
+  while (!known) known = await stored(producer.send('t', 'v'))
   await broker.stop()
   while (producer.push('t', Buffer.alloc(10_000)));
   const sent = Array.from({ length: 3 }, () => producer.send('t', Buffer.alloc(10_000)))
@@ -300,6 +318,41 @@ test('who waits for room too long is told so', async () => {
     assert.ok(reason instanceof RetriableError)
     assert.equal(reason.maybeStored, false)
   }
+  await assert.rejects(producer.close({ timeout: 0 }), OttlaError)
+})
+
+/** Whether a record is stored; else its topic was not known in time. */
+async function stored (sent) {
+  try {
+    await sent
+    return true
+  } catch (error) {
+    assert.equal(error.code, 'DeliveryTimeout')
+    return false
+  }
+}
+
+test('all records of a sendMany have maxBlock together, however often they are handed over', async () => {
+  const broker = await Broker.start()
+  // Of a known topic nothing is given up before its delivery's time: no room comes by itself.
+  const options = { bufferMemory: 128 * 1024, maxBlock: 2000, deliveryTimeout: 600_000 }
+  const producer = new Producer({ bootstrapServers: broker.address, ...options })
+  let known = false
+  while (!known) known = await producer.send('t', 'v').then(() => true, () => false)
+  await broker.stop()
+  while (producer.push('t', Buffer.alloc(10_000)));
+  const start = performance.now()
+  // Some 200 parcels: with a time for each they take seven minutes.
+  const reports = Array.from({ length: 2 }, () =>
+    producer.sendMany('t', Array.from({ length: 3000 }, () => Buffer.alloc(5000))))
+  for (const { errors } of await Promise.all(reports)) {
+    assert.equal(errors.size, 3000)
+    for (const error of errors.values()) {
+      assert.equal(error.code, 'BufferFull')
+      assert.equal(error.outcome, 'NotSent')
+    }
+  }
+  assert.ok(performance.now() - start < 100_000)
   await assert.rejects(producer.close({ timeout: 0 }), OttlaError)
 })
 
@@ -410,7 +463,7 @@ test('a listener that was removed leaves failures to close', async () => {
 
 test('an aborted wait rejects with the reason of its signal', async (t) => {
   const producer = new Producer({ bootstrapServers: '127.0.0.1:1', deliveryTimeout: 60_000 })
-  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+  endsWith(t, producer, 0)
   const abort = new AbortController()
   const { signal } = abort
   const waits = [
@@ -428,20 +481,26 @@ test('an aborted wait rejects with the reason of its signal', async (t) => {
 
 test('a flush that takes too long says so', async (t) => {
   const producer = new Producer({ bootstrapServers: '127.0.0.1:1', deliveryTimeout: 60_000 })
-  t.after(() => producer.close({ timeout: 0 }).catch(() => {}))
+  endsWith(t, producer, 0)
   producer.push('nowhere', 'x')
   await assert.rejects(producer.flush({ timeout: 100 }), { code: 'Timeout', retriable: true })
 })
 
 test('a time longer than a timer can be is no limit', async (t) => {
   const { topic, gate, producer } = await behindGate(t, 128 * 1024)
+  const consumer = place.consumer(t, topic)
   producer.push(topic, 'v')
-  const flushed = producer.flush({ timeout: 2 ** 31 })
-  // A timer set to that would be over by now: Node makes it one of 1 ms.
-  await new Promise((resolve) => setTimeout(resolve, 20))
-  assert.equal(await stateOf(flushed), 'waiting')
+  // Of a time that is longer Node makes one of 1 ms: no timer may be set to it.
+  const timers = t.mock.method(globalThis, 'setTimeout')
+  const waits = [2 ** 31 - 1, 2 ** 31, Infinity].flatMap((timeout) =>
+    [producer.flush({ timeout }), consumer.poll({ timeout })])
+  const set = timers.mock.calls.map((call) => call.arguments[1])
+  timers.mock.restore()
+  assert.deepEqual(set, [2 ** 31 - 1, 2 ** 31 - 1])
+  assert.equal(await stateOf(Promise.race(waits)), 'waiting')
   gate.open()
-  await flushed
+  await consumer.close()
+  await Promise.allSettled(waits)
 })
 
 test('a close that is given no time has that of the deliveries, and no more', async (t) => {

@@ -60,7 +60,7 @@ impl<T> Drop for Held<T> {
 }
 
 /// The longest time-out.
-pub(crate) const LONGEST: Duration = Duration::from_hours(365 * 24);
+const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// A time-out in seconds, as Python gives it; `None` is no limit.
 pub(crate) fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
@@ -71,6 +71,12 @@ pub(crate) fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<D
     }
     // Longer than a year is as good as no limit, and no sum of times wraps.
     Ok(Some(Duration::try_from_secs_f64(timeout).unwrap_or(LONGEST).min(LONGEST)))
+}
+
+/// Refuses what is no time-out, for calls whose time asyncio keeps.
+#[pyfunction]
+pub(crate) fn check_timeout(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    guard(py, || seconds(py, timeout).map(|_| ()))
 }
 
 /// The same for a call that has a time of its own if it is given none.

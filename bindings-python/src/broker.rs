@@ -7,7 +7,7 @@ use ottla_broker::{Broker as CoreBroker, BrokerConfig, BrokerError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::boundary::{Held, LONGEST, guard, seconds};
+use crate::boundary::{Held, guard, seconds_or};
 use crate::config;
 use crate::error;
 use crate::log;
@@ -132,12 +132,12 @@ impl Broker {
 
     /// Stops it: answers what is open, flushes and closes the logs. A second call does nothing.
     ///
-    /// timeout: seconds, after which connections are cut. BrokerError if the next start will have
+    /// timeout: seconds, after which connections are cut; None is 5. BrokerError if the next start will have
     /// to check the logs.
-    #[pyo3(signature = (timeout=5.0))]
-    fn stop(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
+    #[pyo3(signature = (timeout=None))]
+    fn stop(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         guard(py, || {
-            let deadline = seconds(py, Some(timeout))?.unwrap_or(LONGEST);
+            let deadline = seconds_or(py, timeout, CoreBroker::STOP_DEADLINE)?;
             let state = std::mem::replace(&mut *self.lock(), State::Stopped);
             let State::Running(broker) = state else { return Ok(()) };
             let broker = broker.get(py)?;

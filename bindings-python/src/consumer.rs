@@ -224,6 +224,31 @@ impl Consumer {
         })
     }
 
+    /// The program has finished its work on a Record, or on all of a Batch.
+    ///
+    /// With acknowledgement="explicit", where no poll finishes anything: in any order, from any
+    /// thread, and without a request, since commits and close() tell the group. Its first unfinished
+    /// record is committed, and what is finished behind it beside that: a consumer that reads on from
+    /// there is given only the rest. CommitFencedError if the partition went to another member;
+    /// InvalidStateError where polls finish records.
+    fn acknowledge(&self, py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            if let Ok(batch) = what.cast::<Batch>() {
+                return core.acknowledge_batch(batch.get().core()).or_raise(py);
+            }
+            let Ok(record) = what.cast::<Record>() else {
+                let kind = what.get_type().name()?;
+                let text = format!("acknowledge a Record or a Batch, not {kind}");
+                return Err(PyTypeError::new_err(text));
+            };
+            let read = record.get().read().ok_or_else(|| {
+                PyTypeError::new_err("the record was not read by this consumer, or is a copy")
+            })?;
+            core.acknowledge(&read).or_raise(py)
+        })
+    }
+
     /// Commits without waiting; newer offsets take the place of older ones that wait.
     ///
     /// what: as in commit(). A failure is logged; the next commit, or close(), makes up for it.

@@ -1,6 +1,6 @@
 //! Errors of the core, raised as Python's classes, which are generated from the same table.
 
-use ottla::{Error, ErrorKind};
+use ottla::{Error, ErrorKind, Outcome};
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -42,9 +42,13 @@ pub(crate) fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'p
     if error.maybe_stored() {
         made.setattr(intern!(py, "maybe_stored"), true)?;
     }
+    set(&made, intern!(py, "outcome"), error.outcome().map(Outcome::name))?;
     set(&made, intern!(py, "kafka_code"), error.kafka_code())?;
     set(&made, intern!(py, "topic"), error.topic())?;
     set(&made, intern!(py, "partition"), error.partition())?;
+    set(&made, intern!(py, "broker"), error.broker())?;
+    set(&made, intern!(py, "api"), error.api())?;
+    set(&made, intern!(py, "attempt"), error.attempt())?;
     set(&made, intern!(py, "hint"), error.hint())?;
     Ok(made)
 }

@@ -26,6 +26,8 @@ mod native {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
+    use crate::boundary::check_timeout;
+    #[pymodule_export]
     use crate::broker::Broker;
     #[pymodule_export]
     use crate::consumer::Consumer;

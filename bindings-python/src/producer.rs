@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ottla::{
     ErrorKind, Producer as Core, Queued as CoreQueued, Record as CoreRecord, Sent as CoreSent,
-    SentMany, Stamp,
+    Stamp,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,7 +15,7 @@ use crate::config;
 use crate::error::OrRaise as _;
 use crate::log;
 use crate::record::{Data, Delivery, Headers, Item, Outgoing, nullable};
-use crate::report::{Report, taken};
+use crate::report::{Begun, Report};
 use crate::wait;
 
 /// The native half of Python's two producers.
@@ -181,7 +181,7 @@ impl Producer {
     ///
     /// The report tells what became of each; one that is refused does not keep the others back.
     /// Asked for its columns, the report waits for the deliveries; dropped, nobody waits. If
-    /// buffer_memory is used up this waits for room, each time up to max_block_ms; what finds none
+    /// buffer_memory is used up this waits for room, for max_block_ms in all; what finds none then
     /// is reported as BufferFullError.
     fn send_many(
         &self,
@@ -191,18 +191,14 @@ impl Producer {
     ) -> PyResult<Report> {
         guard(py, || {
             let core = self.core.get(py)?;
-            let mut outgoing = Outgoing { topic, items: Item::all(records)?, taken: 0 };
-            let mut sent = SentMany::default();
-            while let Some(room) = taken(py, core, &mut outgoing, &mut sent)? {
-                let waited = wait::block_on(py, core.room(room), None)?;
-                if let Some(Err(refused)) = waited {
-                    for _ in outgoing.taken..outgoing.items.len() {
-                        sent.refuse(refused.clone());
-                    }
-                    break;
+            let outgoing = Outgoing { topic, items: Item::all(records)?, taken: 0 };
+            let mut begun = Begun::new(outgoing, core.room(0));
+            while begun.go_on(py, core)? {
+                if let Some(waited) = wait::block_on(py, &mut begun.room, None)? {
+                    begun.note(waited);
                 }
             }
-            Ok(Report::new(sent))
+            Ok(Report::new(begun.sent))
         })
     }
 
@@ -235,8 +231,9 @@ impl Producer {
         records: &Bound<'_, PyAny>,
     ) -> PyResult<Report> {
         guard(py, || {
-            self.core.get(py)?;
-            Ok(Report::begun(Outgoing { topic, items: Item::all(records)?, taken: 0 }))
+            let room = self.core.get(py)?.room(0).begun();
+            let outgoing = Outgoing { topic, items: Item::all(records)?, taken: 0 };
+            Ok(Report::begun(Begun::new(outgoing, room)))
         })
     }
 
@@ -249,9 +246,8 @@ impl Producer {
     ) -> PyResult<Option<Pending>> {
         guard(py, || {
             let core = self.core.get(py)?;
-            let Some(bytes) = report.send_more(py, core)? else { return Ok(None) };
-            let room = report.room(py, core, bytes)?;
-            Ok(Some(Pending::new(signal, room, |_, ()| Ok(()))))
+            let room = report.send_more(py, core)?;
+            Ok(room.map(|room| Pending::new(signal, room, |_, ()| Ok(()))))
         })
     }
 
@@ -347,11 +343,10 @@ impl Sent {
     #[pyo3(signature = (timeout=None))]
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Delivery> {
         guard(py, || {
-            let core = self.0.get(py)?;
+            let (core, timeout) = (self.0.get(py)?, seconds(py, timeout)?);
             if let Some(known) = core.result() {
                 return known.map(Delivery::new).or_raise(py);
             }
-            let timeout = seconds(py, timeout)?;
             wait::finish(py, core.clone(), timeout, "the delivery").map(Delivery::new)
         })
     }

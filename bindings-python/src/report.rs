@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use ottla::{Delivery as CoreDelivery, Error, Producer, Record, SentMany};
+use ottla::{Delivery as CoreDelivery, Error, ErrorKind, Producer, Record, Room, SentMany};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -30,7 +30,7 @@ pub(crate) struct Report(Held<Arc<Mutex<State>>>);
 #[derive(Debug)]
 enum State {
     /// Some records found no room yet.
-    Begun(Outgoing, SentMany),
+    Begun(Begun),
     OnTheirWay(SentMany),
     Ended(Vec<Outcome>),
 }
@@ -38,23 +38,16 @@ enum State {
 impl State {
     fn len(&self) -> usize {
         match self {
-            Self::Begun(outgoing, _) => outgoing.items.len(),
+            Self::Begun(begun) => begun.outgoing.items.len(),
             Self::OnTheirWay(sent) => sent.len(),
             Self::Ended(outcomes) => outcomes.len(),
         }
     }
 
-    /// Refuses the records that were not taken.
-    fn refuse_rest(&mut self, refused: &Error) {
-        *self = match std::mem::replace(self, Self::Ended(Vec::new())) {
-            Self::Begun(outgoing, mut sent) => {
-                for _ in outgoing.taken..outgoing.items.len() {
-                    sent.refuse(refused.clone());
-                }
-                Self::OnTheirWay(sent)
-            }
-            other => other,
-        };
+    /// Goes on waiting for room for the next record.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Begun(begun) = self else { return Poll::Ready(()) };
+        Pin::new(&mut begun.room).poll(cx).map(|waited| begun.note(waited))
     }
 
     /// Goes on waiting for all outcomes.
@@ -69,20 +62,64 @@ impl State {
     }
 }
 
-/// Has the core take records for which there is room. The bytes that the next one needs room for,
-/// or nothing when all are taken.
-pub(crate) fn taken(
-    py: Python<'_>,
+/// Records of one call, as far as the core has taken them.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    outgoing: Outgoing,
+    pub(crate) sent: SentMany,
+    /// The wait for room, whose time is that of all of them together.
+    pub(crate) room: Room,
+    /// What is told of a record without room, once that time is over.
+    late: Option<Error>,
+}
+
+impl Begun {
+    pub(crate) fn new(outgoing: Outgoing, room: Room) -> Self {
+        Self { outgoing, sent: SentMany::default(), room, late: None }
+    }
+
+    /// Has the core take records for which there is room. Whether the wait for room comes next, or
+    /// all are taken.
+    pub(crate) fn go_on(&mut self, py: Python<'_>, core: &Producer) -> PyResult<bool> {
+        let Self { outgoing, sent, late, .. } = self;
+        let (taken, next) = outgoing.with_rest(py, |rest| {
+            let taken = py.detach(|| take(core, rest, sent, late.as_ref()));
+            (taken, rest.get(taken).map(Record::size))
+        })?;
+        outgoing.taken += taken;
+        if let Some(bytes) = next {
+            self.room.for_next(bytes);
+        }
+        Ok(next.is_some())
+    }
+
+    /// How the wait for the next record's room has ended.
+    pub(crate) fn note(&mut self, waited: Result<(), Error>) {
+        let Err(refused) = waited else { return };
+        if refused.kind() == ErrorKind::BufferFull {
+            self.late = Some(refused);
+        } else {
+            self.sent.refuse(refused);
+            self.outgoing.taken += 1;
+        }
+    }
+}
+
+/// How many of these the core has taken or refused: all, if those without room are `late`.
+fn take(
     core: &Producer,
-    outgoing: &mut Outgoing,
+    records: &[Record<'_>],
     sent: &mut SentMany,
-) -> PyResult<Option<usize>> {
-    let (taken, room) = outgoing.with_rest(py, |rest| {
-        let taken = py.detach(|| core.try_send_many(rest, sent));
-        (taken, rest.get(taken).map(Record::size))
-    })?;
-    outgoing.taken += taken;
-    Ok(room)
+    late: Option<&Error>,
+) -> usize {
+    let mut rest = records;
+    loop {
+        rest = rest.get(core.try_send_many(rest, sent)..).unwrap_or_default();
+        let (Some(late), [_, others @ ..]) = (late, rest) else { break };
+        sent.refuse(late.clone());
+        rest = others;
+    }
+    records.len() - rest.len()
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -95,42 +132,30 @@ impl Report {
     }
 
     /// Of records none of which has been taken yet.
-    pub(crate) fn begun(outgoing: Outgoing) -> Self {
-        Self(Held::new(Arc::new(Mutex::new(State::Begun(outgoing, SentMany::default())))))
+    pub(crate) fn begun(begun: Begun) -> Self {
+        Self(Held::new(Arc::new(Mutex::new(State::Begun(begun)))))
     }
 
-    /// Has the core take records for which there is room; as [`taken`].
-    pub(crate) fn send_more(&self, py: Python<'_>, core: &Producer) -> PyResult<Option<usize>> {
-        let state = self.0.get(py)?;
-        let held = std::mem::replace(&mut *lock(state), State::Ended(Vec::new()));
-        let (next, outcome) = match held {
-            State::Begun(mut outgoing, mut sent) => {
-                match taken(py, core, &mut outgoing, &mut sent) {
-                    Ok(None) => (State::OnTheirWay(sent), Ok(None)),
-                    other => (State::Begun(outgoing, sent), other),
-                }
-            }
-            done => (done, Ok(None)),
-        };
-        *lock(state) = next;
-        outcome
-    }
-
-    /// What to wait for before more is sent: room for so many bytes. Records that get none in time
-    /// are refused.
-    pub(crate) fn room(
+    /// Has the core take records for which there is room. What to wait for before it is called
+    /// again; nothing when all are taken.
+    pub(crate) fn send_more(
         &self,
         py: Python<'_>,
         core: &Producer,
-        bytes: usize,
-    ) -> PyResult<impl Future<Output = Result<(), Error>> + Send + use<>> {
-        let (state, room) = (Arc::clone(self.0.get(py)?), core.room(bytes));
-        Ok(async move {
-            if let Err(refused) = room.await {
-                lock(&state).refuse_rest(&refused);
-            }
-            Ok(())
-        })
+    ) -> PyResult<Option<impl Future<Output = Result<(), Error>> + Send + use<>>> {
+        let state = self.0.get(py)?;
+        let held = std::mem::replace(&mut *lock(state), State::Ended(Vec::new()));
+        let (next, waits) = match held {
+            State::Begun(mut begun) => match begun.go_on(py, core) {
+                Ok(false) => (State::OnTheirWay(begun.sent), Ok(false)),
+                other => (State::Begun(begun), other),
+            },
+            done => (done, Ok(false)),
+        };
+        *lock(state) = next;
+        let state = Arc::clone(state);
+        let room = poll_fn(move |cx| lock(&state).poll_room(cx).map(Ok));
+        Ok(waits?.then_some(room))
     }
 
     /// All outcomes, waited for.

@@ -61,6 +61,16 @@ def given_time(story):
     return story(64)
 
 
+def until_known(producer, topic):
+    """Sends until a record is stored: then the producer knows the topic."""
+    known = False
+    while not known:
+        try:
+            known = producer.send(topic, b"v").result(timeout=100).offset >= 0
+        except ottla.DeliveryTimeoutError:
+            continue  # its topic was not known in time
+
+
 def take_batches(consumer, count, **options):
     """The batches of the next so many records."""
     batches = []

@@ -128,6 +128,34 @@ def test_a_send_that_finds_no_room_in_time_fails(topic):
     run(main())
 
 
+def test_all_records_of_a_send_many_have_max_block_together(name):
+    async def main():
+        options = {"buffer_memory": 1 << 20, "batch_size": 16_384, "delivery_timeout": 600_000}
+        async with ottla.Broker() as own:
+            producer = ottla.AsyncProducer(own.address, max_block=1000, **options)
+            known = False
+            while not known:
+                try:
+                    known = (await producer.send(name, b"v")).offset >= 0
+                except ottla.DeliveryTimeoutError:
+                    continue  # its topic was not known in time
+        # Of a known topic nothing is given up before its delivery's time: no room comes by itself.
+        with pytest.raises(ottla.BufferFullError):
+            while True:
+                producer.try_send(name, b"x" * 1000)
+        began = time.monotonic()
+        rows = [b"x" * 1000] * 10_000
+        for report in await asyncio.gather(*[producer.send_many(name, rows) for _ in range(2)]):
+            assert {type(error) for error in report.errors.values()} == {ottla.BufferFullError}
+            assert len(report.errors) == 10_000
+        # With a time for each it takes five hours.
+        assert time.monotonic() - began < 100
+        with pytest.raises(ottla.Error):
+            await producer.close(timeout=0.1)
+
+    run(main())
+
+
 def test_no_more_waits_for_room_than_the_buffer_may_hold_or_16_mib(topic):
     async def main():
         options = {"buffer_memory": 1 << 20, "max_block": 600_000}
@@ -337,7 +365,7 @@ def test_other_tasks_run_while_records_are_read(broker, topic):
     async def main():
         async with ottla.AsyncProducer(broker.address) as producer:
             assert (await producer.send_many(topic, [b"x" * 100] * 5000)).ok
-        ticks = 0
+        ticks, batches, read = 0, 0, 0
 
         async def tick():
             nonlocal ticks
@@ -347,9 +375,13 @@ def test_other_tasks_run_while_records_are_read(broker, topic):
 
         ticking = asyncio.create_task(tick())
         async with consumer(broker, topic) as reader:
-            await taken(reader, 5000)
+            before = ticks
+            while read < 5000:
+                batch = await reader.poll_batch(max_records=10, timeout=100)
+                batches, read = batches + 1, read + len(batch)
         ticking.cancel()
-        assert ticks > 0
+        # The others' turn comes with each batch, also when that is there already.
+        assert ticks - before >= batches
 
     run(main())
 
@@ -391,6 +423,26 @@ def test_a_timeout_of_a_call_is_told(broker, topic):
         with pytest.raises(ottla.Error):
             await producer.close(timeout=0.1)
         await producer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_is_a_number_of_seconds_from_0_on(broker, topic, timeout):
+    async def main():
+        async with ottla.AsyncProducer(broker.address) as producer:
+            await producer.send(topic, b"v")
+            async with consumer(broker, topic) as reader:
+                calls = [producer.flush, producer.close]
+                calls += [reader.poll, reader.poll_batch, reader.commit, reader.close]
+                for call in calls:
+                    with pytest.raises(ottla.InvalidArgumentError, match="seconds from 0 on"):
+                        await call(timeout=timeout)
+                with pytest.raises(ottla.InvalidArgumentError):
+                    await anext(reader.batches(timeout=timeout))
+                # Nothing was closed by it.
+                assert (await producer.send(topic, b"v")).offset == 1
+                await taken(reader, 2)
 
     run(main())
 

@@ -143,6 +143,40 @@ def test_a_commits_own_timeout_counts_and_not_the_options(name):
         reader.close(timeout=0.1)
 
 
+@pytest.mark.parametrize("what", ["record", "batch"])
+def test_records_finished_in_any_order_do_not_come_again(producer, consumer, topic, what):
+    fill(producer, topic, 10)
+    reader = consumer(topic, auto_commit=False, acknowledgement="explicit")
+    records = take(reader, 2) if what == "batch" else take(reader, 10)
+    if what == "batch":
+        reader.acknowledge(reader.poll_batch(max_records=20, timeout=20))
+        finished = range(2, 10)
+    else:
+        finished = [7, 2, 3]
+        for offset in finished:
+            reader.acknowledge(records[offset])
+    reader.commit()
+    reader.close(10)
+    with pytest.raises(ottla.ClosedError):
+        reader.acknowledge(records[0])
+    fill(producer, topic, 1)
+    left = [offset for offset in range(11) if offset not in finished]
+    again = consumer(topic, acknowledgement="explicit")
+    assert [record.offset for record in take(again, len(left))] == left
+
+
+def test_what_cannot_be_acknowledged_is_told(producer, consumer, topic):
+    fill(producer, topic, 1)
+    reader = consumer(topic)
+    (record,) = take(reader, 1)
+    with pytest.raises(ottla.InvalidStateError, match="implicit"):
+        reader.acknowledge(record)
+    with pytest.raises(TypeError, match="acknowledge a Record or a Batch, not int"):
+        reader.acknowledge(5)
+    with pytest.raises(TypeError, match="not read by this consumer"):
+        reader.acknowledge(ottla.Record(b"v"))
+
+
 def test_commit_soon_is_done_when_the_consumer_is_closed(producer, consumer, topic):
     fill(producer, topic, 10)
     reader = consumer(topic, auto_commit=False)

@@ -1,12 +1,13 @@
 """What a program is told when something is wrong."""
 
 import builtins
+import contextlib
 import pickle
 import socket
 
 import ottla
 import pytest
-from conftest import given_time
+from conftest import given_time, take, until_known
 
 
 @pytest.mark.parametrize("client", [ottla.Producer, ottla.Consumer, ottla.AsyncProducer])
@@ -27,6 +28,9 @@ def test_a_bad_option_is_refused_when_the_client_is_made(client, options, told):
         client("localhost:9092", **options)
     assert isinstance(refused.value, ValueError) and isinstance(refused.value, ottla.UsageError)
     assert not refused.value.retriable
+    # It is about no record, and nobody was asked.
+    told = refused.value
+    assert (told.outcome, told.broker, told.api, told.attempt) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:x", "a b:1", "", 5])
@@ -62,6 +66,32 @@ def nobody_listening_is_told(address, times):
     assert isinstance(failed.value, builtins.TimeoutError)
     assert failed.value.retriable and not failed.value.maybe_stored
     assert failed.value.topic == "orders"
+    assert failed.value.outcome == "NotSent"
+    producer.close(5)
+
+
+def test_a_consumer_that_finds_nobody_tells_which_broker_it_was():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        consumer = ottla.Consumer(address, group="g", topics="orders")
+        with pytest.raises(ottla.ConnectError) as failed:
+            while consumer.poll(timeout=1) is None:
+                pass
+        assert address in failed.value.broker and failed.value.outcome is None
+        with contextlib.suppress(ottla.Error):
+            consumer.close(timeout=0.1)
+
+
+def test_a_record_that_is_not_delivered_in_time_tells_its_place_and_how_often_it_was_tried(name):
+    with ottla.Broker() as broker:
+        producer = ottla.Producer(broker.address, delivery_timeout=1500, request_timeout=1000)
+        until_known(producer, name)
+    with pytest.raises(ottla.DeliveryTimeoutError) as failed:
+        producer.send(name, b"v").result(timeout=100)
+    told = failed.value
+    assert (told.topic, told.partition) == (name, 0)
+    assert f"attempt {told.attempt} after" in str(told)
     producer.close(5)
 
 
@@ -110,7 +140,9 @@ def test_a_record_too_large_for_the_broker_is_told(topic):
         producer = ottla.Producer(broker.address)
         with pytest.raises(ottla.RecordTooLargeError) as refused:
             producer.send(topic, b"x" * 5000).result(20)
-        assert refused.value.kafka_code == 10 and not refused.value.maybe_stored
+        told = refused.value
+        assert told.kafka_code == 10 and not told.maybe_stored
+        assert (told.outcome, told.api) == ("Rejected", "Produce")
         producer.close(5)
 
 
@@ -132,10 +164,19 @@ def test_a_partition_that_is_not_there(producer, topic):
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_a_timeout_is_a_number_of_seconds_from_0_on(producer, consumer, topic, timeout):
-    for call in (producer.flush, consumer(topic).poll, producer.send(topic, b"v").result):
-        with pytest.raises((ottla.InvalidArgumentError, AssertionError)):
+    reader, sent = consumer(topic), producer.send(topic, b"v")
+    report = producer.send_many(topic, [b"v"])
+    # Also where nothing has to be waited for.
+    sent.result(timeout=20)
+    calls = [producer.flush, producer.close, sent.result, report.wait]
+    calls += [reader.poll, reader.poll_batch, reader.commit, reader.close, ottla.Broker().stop]
+    for call in calls:
+        with pytest.raises(ottla.InvalidArgumentError, match="seconds from 0 on") as refused:
             call(timeout=timeout)
-            assert call == producer.send
+        assert isinstance(refused.value, ValueError)
+    # Nothing was closed by it.
+    assert producer.send(topic, b"v").result(timeout=20).offset == 2
+    assert take(reader, 1)[0].offset == 0
 
 
 def test_values_of_other_types_are_refused(producer, topic):
@@ -195,4 +236,4 @@ def test_errors_are_pickled(topic):
     producer.close(5)
     copy = pickle.loads(pickle.dumps(failed.value))
     assert type(copy) is type(failed.value) and str(copy) == str(failed.value)
-    assert copy.topic == topic
+    assert copy.topic == topic and copy.outcome == failed.value.outcome is not None

@@ -1,10 +1,11 @@
 """Sending from threads."""
 
 import threading
+import time
 
 import ottla
 import pytest
-from conftest import take
+from conftest import take, until_known
 
 
 def test_fire_and_forget_records_arrive_in_order(producer, consumer, topic):
@@ -102,6 +103,26 @@ def test_try_send_refuses_when_memory_is_used_up(topic):
         for _ in range(3000):
             producer.try_send(topic, b"x" * 1000)
     assert full.value.retriable and "buffer.memory" in str(full.value)
+    with pytest.raises(ottla.Error):
+        producer.close(timeout=0.1)
+
+
+def test_all_records_of_a_send_many_have_max_block_together(broker, name):
+    broker.create_topic(name, 1)
+    with ottla.Broker() as own:
+        options = {"buffer_memory": 1 << 20, "batch_size": 16_384, "delivery_timeout": 600_000}
+        producer = ottla.Producer(own.address, max_block=1000, **options)
+        until_known(producer, name)
+    # Of a known topic nothing is given up before its delivery's time: no room comes by itself.
+    with pytest.raises(ottla.BufferFullError):
+        while True:
+            producer.try_send(name, b"x" * 1000)
+    began = time.monotonic()
+    report = producer.send_many(name, [b"x" * 1000] * 20_000)
+    assert {type(error) for error in report.errors.values()} == {ottla.BufferFullError}
+    assert len(report.errors) == 20_000 and report.errors[0].outcome == "NotSent"
+    # With a time for each it takes five hours.
+    assert time.monotonic() - began < 100
     with pytest.raises(ottla.Error):
         producer.close(timeout=0.1)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from . import _process
+from . import _ottla, _process
 from ._errors import BufferFullError, ClosedError, TimeoutError
 from ._options import ConsumerOptions, ProducerOptions
 from ._ottla import Batch, Delivery, Pending, Queued, Record, Report, Sent
@@ -134,9 +134,11 @@ class AsyncProducer:
         """Send records in one crossing, and wait until each is delivered or has failed.
 
         records: as in Producer.send_many. The report tells what became of each; none is raised.
+        For room, and for records that waited for it before, it waits max_block_ms in all; what
+        finds none then is reported as BufferFullError.
         """
-        await self._turn()
         report = self._native._send_many(topic, records)
+        await self._turn()
         while (room := self._native._send_more(self._reactor.signal, report)) is not None:
             await self._reactor.run(room)
         await self._reactor.run(report._settle(self._reactor.signal))
@@ -148,6 +150,7 @@ class AsyncProducer:
         timeout: seconds; None waits as long as delivery_timeout_ms lets it take. Raises if records
         that nobody awaited have failed, and TimeoutError when the time is over.
         """
+        _ottla.check_timeout(timeout)
         await self._turn()
         await self._reactor.run(self._native._flush(self._reactor.signal), timeout, "flush")
         self._raise_unreported()
@@ -166,6 +169,7 @@ class AsyncProducer:
         timeout: seconds; None is the option delivery_timeout_ms and a second. Raises what kept
         records that nobody awaited from being delivered. A second call does nothing.
         """
+        _ottla.check_timeout(timeout)
         loop = asyncio.get_running_loop()
         until = loop.time() + (self._native._close_timeout if timeout is None else timeout)
         try:
@@ -310,6 +314,7 @@ class AsyncConsumer:
         return await self._next(timeout)
 
     async def _next(self, timeout: float | None) -> Record | None:
+        _ottla.check_timeout(timeout)
         if (record := self._native._begun()) is not None:
             return record
         # A loop over records that are there would keep all other tasks from running.
@@ -324,6 +329,7 @@ class AsyncConsumer:
         max_records: how many records at most; None gives what was fetched.
         timeout: seconds; None waits for ever. Cancelling loses no record.
         """
+        _ottla.check_timeout(timeout)
         await asyncio.sleep(0)
         pending = self._native._next_batch(self._reactor.signal, max_records)
         return await self._wait(pending, timeout)
@@ -359,6 +365,10 @@ class AsyncConsumer:
         """Commit without waiting; as Consumer.commit_soon."""
         self._native.commit_soon(what)
 
+    def acknowledge(self, what: Record | Batch) -> None:
+        """Say that the work on a record, or on a batch, is finished; as Consumer.acknowledge."""
+        self._native.acknowledge(what)
+
     def subscribe(self, topics: str | Iterable[str]) -> None:
         """Read these topics, and no others from now on; as Consumer.subscribe."""
         self._native.subscribe(topics)
@@ -389,6 +399,7 @@ class AsyncConsumer:
 
     async def close(self, timeout: float | None = None) -> None:
         """Commit what is finished, leave the group, and end the consumer; as Consumer.close."""
+        _ottla.check_timeout(timeout)
         try:
             closing = self._native._close(self._reactor.signal, timeout)
             await self._reactor.run(closing)

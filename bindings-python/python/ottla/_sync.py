@@ -54,6 +54,7 @@ class Producer(_ottla.Producer):
         is either delivered or failed. Raises what kept records from being delivered, with their
         number. A second call does nothing.
         """
+        _ottla.check_timeout(timeout)
         _process.forget(self)
         super().close(timeout)
 
@@ -144,6 +145,7 @@ class Consumer(_ottla.Consumer):
         timeout: seconds; None is the option default_api_timeout_ms. A second call does nothing.
         Batches and records stay good.
         """
+        _ottla.check_timeout(timeout)
         _process.forget(self)
         super().close(timeout)
 

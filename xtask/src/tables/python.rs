@@ -9,7 +9,8 @@ pub(super) fn errors(tables: &Tables) -> String {
     let mut text = format!(
         "\"\"\"Error classes: one for what can be done about it, one for each kind.\n\n{HEAD}\n\"\"\"\n\n\
          from __future__ import annotations\n\n\
-         import builtins\n\n\n\
+         import builtins\n\
+         from typing import Literal\n\n\n\
          class Error(Exception):\n    \
          \"\"\"Any error of a client or of the embedded broker.\"\"\"\n\n    \
          #: The kind's name, and its number in every language.\n    \
@@ -21,10 +22,20 @@ pub(super) fn errors(tables: &Tables) -> String {
          kafka_code: int | None = None\n    \
          #: Whether the record of a failed send may be stored all the same.\n    \
          maybe_stored: bool = False\n    \
+         #: What became of that record, as far as it is known: it never left this client; it was\n    \
+         #: written to a broker and no final answer came; the broker refused it. None if the error\n    \
+         #: is about no record.\n    \
+         outcome: Literal[\"NotSent\", \"PossiblyPersisted\", \"Rejected\"] | None = None\n    \
          #: What a person could look at.\n    \
          hint: str | None = None\n    \
          topic: str | None = None\n    \
-         partition: int | None = None\n"
+         partition: int | None = None\n    \
+         #: The broker that it came from or was meant for, by its id or its address.\n    \
+         broker: str | None = None\n    \
+         #: What the broker was asked, by Kafka's name of the API: \"Produce\".\n    \
+         api: str | None = None\n    \
+         #: Which attempt it was, counted from 1.\n    \
+         attempt: int | None = None\n"
     );
     for (class, doc) in [
         ("Retriable", "The cause may pass: try again."),
