@@ -12,7 +12,7 @@ mod log;
 mod ours;
 mod partitioners;
 mod spec;
-mod suite;
+pub(crate) mod suite;
 mod tools;
 mod trimmed;
 mod vectors;

@@ -9,7 +9,7 @@ use crate::workspace::{Workspace, files_ending, fresh_dir, read};
 use super::kafka::Kafka;
 
 /// Which stories are told there, and why the others are not.
-const LIST: &str = "interop/suite.tsv";
+pub(crate) const LIST: &str = "interop/suite.tsv";
 /// What the list says of a file whose stories are told.
 const TOLD: &str = "told";
 /// Tells a story which broker it is told on.
@@ -54,7 +54,7 @@ pub(super) fn on_kafka(workspace: &Workspace) -> Done<Count> {
 
 /// What is told.
 #[derive(Debug, Default, PartialEq)]
-struct List {
+pub(crate) struct List {
     files: Vec<String>,
     /// Tests of these files that are not told.
     left_out: Vec<String>,
@@ -72,7 +72,7 @@ fn listed(workspace: &Workspace) -> Done<List> {
 
 /// Reads the list beside all files of tests, by name and text: each file is told or has a reason,
 /// and no row is about what is not there.
-fn parse(text: &str, sources: &[(String, String)]) -> Result<List, String> {
+pub(crate) fn parse(text: &str, sources: &[(String, String)]) -> Result<List, String> {
     let mut list = List::default();
     let mut files = Vec::new();
     for row in text.lines().filter(|line| !line.starts_with('#')) {

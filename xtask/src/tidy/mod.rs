@@ -3,6 +3,7 @@
 mod imports;
 mod shape;
 mod source;
+mod suite;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -43,6 +44,7 @@ impl fmt::Display for Finding {
 pub(crate) fn run(workspace: &Workspace) -> Done {
     let sources = sources(workspace)?;
     let mut findings: Vec<Finding> = sources.iter().flat_map(check_source).collect();
+    findings.extend(suite::check(&sources));
     findings.extend(tree::check(workspace)?);
     for finding in &findings {
         println!("{finding}");

@@ -1,7 +1,7 @@
 //! Each rule of tidy on small inputs that break it, and on ones that keep it.
 
 use super::source::Source;
-use super::{check_source, tree};
+use super::{check_source, suite, tree};
 
 fn found(path: &str, text: &str) -> Vec<String> {
     check_source(&Source::new(path, text)).iter().map(ToString::to_string).collect()
@@ -141,4 +141,20 @@ fn a_dependency_tree_is_held_to_its_list() {
             .map(str::to_owned)
             .into();
     assert_eq!(tree::wrong(&lines, &[&["tokio", "mio"], &["ottla-storage"]]), ["tokio"]);
+}
+
+#[test]
+fn each_file_of_the_clients_tests_stands_in_the_list_of_those_told_on_kafka() {
+    let list = |text: &str| {
+        let mut sources = vec![Source::new("interop/suite.tsv", text)];
+        // What its programs share is none, nor are others' tests.
+        for path in ["client-rs/tests/a.rs", "client-rs/tests/cluster/mod.rs", "broker/tests/c.rs"]
+        {
+            sources.push(Source::new(path, "//! A.\nfn one() {}\n"));
+        }
+        suite::check(&sources).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(list("# why\na\ttold\na::one\tslow\n"), Vec::<String>::new());
+    assert_eq!(list("# why\n"), ["interop/suite.tsv:1: a is neither told nor has a reason"]);
+    assert_eq!(list("a\ttold\nb\ttold\n"), ["interop/suite.tsv:1: there is no file b"]);
 }
