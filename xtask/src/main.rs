@@ -15,6 +15,7 @@ mod parts;
 mod process;
 mod quickstart;
 mod results;
+mod soak;
 mod tables;
 mod tidy;
 mod tools;
@@ -32,7 +33,7 @@ usage: cargo xtask COMMAND
   check                 format, lints, tidy, docs, generated files
   tidy                  the tree's own rules: imports, sizes, names
   test [PART]           all tests, or those of one part: rust, loom, sim, python, node,
-                        c, quickstart, demo, gallery (builds with a rule left out
+                        c, quickstart, demo, soak, gallery (builds with a rule left out
                         each, which a test must notice)
   codegen [--check]     writes the generated files; --check only compares
   dist python|node|c    what a user installs, under target/dist
@@ -68,6 +69,11 @@ usage: cargo xtask COMMAND
                         spread=turn,own runs=N seconds=N warm=N fill=N
   sim [--seeds N] [--seed N] [--verbose]
                         client and broker in simulated storms; a seed is a run
+  soak [MINUTES] [rate=20000] [seed=N] [every=60] [tamper=WAY]
+                        clients of all kinds for an hour, or so many minutes, at so many
+                        records a second, on a broker that about once in so many seconds is
+                        killed, ended or held; nothing may be lost, hang or grow. Tampered
+                        with (drop, dup, swap, connections, memory, hang) it must fail
   ci                    all of it, with one total at the end";
 
 /// Longest the simulator may take, for many seeds.
@@ -96,6 +102,7 @@ fn run(words: &[&str]) -> Done<ExitCode> {
         }
         ["dist", language] => return dist(&workspace, language),
         ["demo", options @ ..] => return demo::run(&workspace, options),
+        ["soak", words @ ..] => return soak::run(&workspace, words),
         ["sim", options @ ..] => return sim(&workspace, options),
         ["bench", name, words @ ..] => {
             return bench::run(&workspace, name, words).map(|()| ExitCode::SUCCESS);

@@ -9,7 +9,7 @@ use crate::process::Run;
 use crate::results;
 use crate::tools::{self, CC, CXX, NODE, NPM, PKG_CONFIG, PYTHON, VALGRIND};
 use crate::workspace::{Workspace, copy_dir, files_ending, write};
-use crate::{demo, dist, gallery, quickstart};
+use crate::{demo, dist, gallery, quickstart, soak};
 
 /// Valgrind makes a program some thirty times slower.
 const VALGRIND_LIMIT: Duration = Duration::from_mins(10);
@@ -29,6 +29,7 @@ const PARTS: &[(&str, Part)] = &[
     ("c", c),
     ("quickstart", |workspace| Ok(quickstart::run(workspace))),
     ("demo", demo::test),
+    ("soak", soak::test),
     ("gallery", gallery::run),
 ];
 
