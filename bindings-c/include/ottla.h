@@ -363,6 +363,28 @@ typedef struct ottla_producer_t ottla_producer_t;
 typedef struct ottla_sent_t ottla_sent_t;
 
 /**
+ * Where a record has arrived.
+ */
+typedef struct {
+    /**
+     * Its topic. Borrowed; each function says from whom.
+     */
+    const char *topic;
+    /**
+     * Its offset; -1 if it is not known: with acks=0, or if the broker had it already.
+     */
+    int64_t offset;
+    /**
+     * Its time in milliseconds since the epoch: the broker's if the topic is set so, else its own.
+     */
+    int64_t timestamp;
+    /**
+     * Its partition; -1 if it was not delivered.
+     */
+    int32_t partition;
+} ottla_delivery_t;
+
+/**
  * Bytes. A ptr of NULL is null, which is not the same as a len of 0. See OTTLA_BYTES.
  */
 typedef struct {
@@ -375,6 +397,102 @@ typedef struct {
      */
     size_t len;
 } ottla_bytes_t;
+
+/**
+ * A header of a record to be sent.
+ */
+typedef struct {
+    /**
+     * Its name, in UTF-8; need not be unique in a record. Not NULL.
+     */
+    const char *key;
+    /**
+     * Its value; null is not the same as empty.
+     */
+    ottla_bytes_t value;
+} ottla_header_t;
+
+/**
+ * A record to be sent. It borrows all that it points to, for the call alone.
+ *
+ * Make it by OTTLA_RECORD. One whose memory was set to zero is also legal: there size is 0, and
+ * partition 0 and timestamp 0 mean that none was chosen.
+ */
+typedef struct {
+    /**
+     * What OTTLA_RECORD sets: the size of this struct.
+     */
+    size_t size;
+    /**
+     * Where it goes. Not NULL.
+     */
+    const char *topic;
+    /**
+     * Its key. An empty key is a key, null is none.
+     */
+    ottla_bytes_t key;
+    /**
+     * Its value; may be null.
+     */
+    ottla_bytes_t value;
+    /**
+     * Its headers, in order; may be NULL if headers_len is 0.
+     */
+    const ottla_header_t *headers;
+    /**
+     * How many headers there are.
+     */
+    size_t headers_len;
+    /**
+     * Milliseconds since the epoch, or OTTLA_TIMESTAMP_NOW.
+     */
+    int64_t timestamp;
+    /**
+     * Yours: comes back in the record's ottla_result_t, and is never followed.
+     */
+    void *opaque;
+    /**
+     * A partition's number, or OTTLA_PARTITION_ANY.
+     */
+    int32_t partition;
+} ottla_record_t;
+
+/**
+ * What became of one record of many.
+ */
+typedef struct {
+    /**
+     * Where it has arrived, if code is OTTLA_OK.
+     */
+    ottla_delivery_t delivery;
+    /**
+     * The record's own opaque.
+     */
+    void *opaque;
+    /**
+     * Why it was not delivered; NULL if it was. Borrowed: in a callback until that returns, from
+     * ottla_producer_send_many until the error that this returned is freed. Not to be freed.
+     */
+    const ottla_error_t *error;
+    /**
+     * OTTLA_OK, or the kind of the error.
+     */
+    ottla_error_code_t code;
+    /**
+     * What may have become of it all the same.
+     */
+    ottla_outcome_t outcome;
+} ottla_result_t;
+
+/**
+ * Told what became of records: results of one batch, in the order of their offsets where those are
+ * of one partition. results, the errors and the topics in them are borrowed until it returns. user
+ * is what ottla_producer_on_delivery was given.
+ *
+ * It may call any function, also ottla_producer_close and ottla_producer_free. It must return, and
+ * let no exception out.
+ */
+typedef void (*ottla_on_delivery_t)(const ottla_result_t *results, size_t results_len, void *user);
 
 /**
  * A record that was read. Its batch owns it and all that it points to.
@@ -482,124 +600,6 @@ typedef struct {
  */
 typedef void (*ottla_on_log_t)(const ottla_log_line_t *line, void *user);
 
-/**
- * A header of a record to be sent.
- */
-typedef struct {
-    /**
-     * Its name, in UTF-8; need not be unique in a record. Not NULL.
-     */
-    const char *key;
-    /**
-     * Its value; null is not the same as empty.
-     */
-    ottla_bytes_t value;
-} ottla_header_t;
-
-/**
- * A record to be sent. It borrows all that it points to, for the call alone.
- *
- * Make it by OTTLA_RECORD. One whose memory was set to zero is also legal: there size is 0, and
- * partition 0 and timestamp 0 mean that none was chosen.
- */
-typedef struct {
-    /**
-     * What OTTLA_RECORD sets: the size of this struct.
-     */
-    size_t size;
-    /**
-     * Where it goes. Not NULL.
-     */
-    const char *topic;
-    /**
-     * Its key. An empty key is a key, null is none.
-     */
-    ottla_bytes_t key;
-    /**
-     * Its value; may be null.
-     */
-    ottla_bytes_t value;
-    /**
-     * Its headers, in order; may be NULL if headers_len is 0.
-     */
-    const ottla_header_t *headers;
-    /**
-     * How many headers there are.
-     */
-    size_t headers_len;
-    /**
-     * Milliseconds since the epoch, or OTTLA_TIMESTAMP_NOW.
-     */
-    int64_t timestamp;
-    /**
-     * Yours: comes back in the record's ottla_result_t, and is never followed.
-     */
-    void *opaque;
-    /**
-     * A partition's number, or OTTLA_PARTITION_ANY.
-     */
-    int32_t partition;
-} ottla_record_t;
-
-/**
- * Where a record has arrived.
- */
-typedef struct {
-    /**
-     * Its topic. Borrowed; each function says from whom.
-     */
-    const char *topic;
-    /**
-     * Its offset; -1 if it is not known: with acks=0, or if the broker had it already.
-     */
-    int64_t offset;
-    /**
-     * Its time in milliseconds since the epoch: the broker's if the topic is set so, else its own.
-     */
-    int64_t timestamp;
-    /**
-     * Its partition; -1 if it was not delivered.
-     */
-    int32_t partition;
-} ottla_delivery_t;
-
-/**
- * What became of one record of many.
- */
-typedef struct {
-    /**
-     * Where it has arrived, if code is OTTLA_OK.
-     */
-    ottla_delivery_t delivery;
-    /**
-     * The record's own opaque.
-     */
-    void *opaque;
-    /**
-     * Why it was not delivered; NULL if it was. Borrowed: in a callback until that returns, from
-     * ottla_producer_send_many until the error that this returned is freed. Not to be freed.
-     */
-    const ottla_error_t *error;
-    /**
-     * OTTLA_OK, or the kind of the error.
-     */
-    ottla_error_code_t code;
-    /**
-     * What may have become of it all the same.
-     */
-    ottla_outcome_t outcome;
-} ottla_result_t;
-
-/**
- * Told what became of records: results of one batch, in the order of their offsets where those are
- * of one partition. results, the errors and the topics in them are borrowed until it returns. user
- * is what ottla_producer_on_delivery was given.
- *
- * It may call any function, also ottla_producer_close and ottla_producer_free. It must return, and
- * let no exception out.
- */
-typedef void (*ottla_on_delivery_t)(const ottla_result_t *results, size_t results_len, void *user);
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -608,487 +608,6 @@ extern "C" {
  * The library's version, such as 0.1.0. Never to be freed. Any thread.
  */
 const char *ottla_version(void);
-
-/**
- * How many records it has: one at least; 0 if batch is NULL. Any thread.
- */
-size_t ottla_batch_len(const ottla_batch_t *batch);
-
-/**
- * One of its records. Borrowed, with all it points to, until the batch is freed; NULL past the end,
- * or if batch is NULL. Any thread.
- */
-const ottla_record_view_t *ottla_batch_get(const ottla_batch_t *batch, size_t index);
-
-/**
- * Writes headers of one of its records, in order, as many as there is room for.
- *
- * headers has room for so many and is written; it may be NULL if room is 0. What they point to is
- * borrowed until the batch is freed. Gives how many the record has, which may be more than the
- * room; 0 past the end, or if batch is NULL. Any thread.
- */
-size_t ottla_batch_headers(const ottla_batch_t *batch,
-                           size_t index,
-                           ottla_header_view_t *headers,
-                           size_t room);
-
-/**
- * Its topic. Borrowed until the batch is freed; NULL if batch is. Any thread.
- */
-const char *ottla_batch_topic(const ottla_batch_t *batch);
-
-/**
- * Its partition; -1 if batch is NULL. Any thread.
- */
-int32_t ottla_batch_partition(const ottla_batch_t *batch);
-
-/**
- * Ends a batch, its records and all they point to. It is not committed by that. NULL is legal. Any
- * thread, once.
- */
-void ottla_batch_free(ottla_batch_t *batch);
-
-/**
- * Starts a broker; it serves when this returns.
- *
- * options is NULL, or name=value pairs separated by ; or new lines: listen (HOST:PORT; by default a
- * free port on the loopback interface), data.dir (a folder; by default all is kept in memory) and
- * Kafka's names for brokers, such as num.partitions. Borrowed for the call.
- *
- * Gives the broker, to be ended by ottla_broker_free; or NULL, and an error through err, which may
- * be NULL. Any thread.
- */
-ottla_broker_t *ottla_broker_start(const char *options, ottla_error_t **err);
-
-/**
- * HOST:PORT for clients on this machine: the value for bootstrap.servers. Borrowed until the broker
- * is freed; NULL if broker is. Any thread.
- */
-const char *ottla_broker_address(const ottla_broker_t *broker);
-
-/**
- * The cluster's id, which a data folder keeps. Borrowed until the broker is freed; NULL if broker
- * is. Any thread.
- */
-const char *ottla_broker_cluster_id(const ottla_broker_t *broker);
-
-/**
- * Creates a topic; it can be produced to when this returns.
- *
- * name is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_broker_create_topic(const ottla_broker_t *broker,
-                                         const char *name,
-                                         int32_t partitions);
-
-/**
- * Stops the broker: answers what is open, flushes and closes its logs. A second call does nothing.
- *
- * After timeout_ms (below 0: without limit) connections are cut. Gives NULL, or an error to be
- * freed if the next start will have to check the logs. Any thread.
- */
-ottla_error_t *ottla_broker_stop(const ottla_broker_t *broker, int32_t timeout_ms);
-
-/**
- * Ends a broker; one that still runs is stopped, within a second. NULL is legal. Any thread, once,
- * and when no other thread uses it.
- */
-void ottla_broker_free(ottla_broker_t *broker);
-
-/**
- * Makes a consumer. Nothing is connected or resolved before it subscribes.
- *
- * options is name=value pairs separated by ; or new lines, by Kafka's names or our short ones;
- * bootstrap.servers is needed, and group.id to subscribe. Borrowed for the call.
- *
- * Gives the consumer, to be ended by ottla_consumer_free; or NULL, and an error through err, which
- * may be NULL. Any thread.
- */
-ottla_consumer_t *ottla_consumer_new(const char *options, ottla_error_t **err);
-
-/**
- * Reads these topics, and no others from now on; none: leaves the group.
- *
- * topics and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_subscribe(const ottla_consumer_t *consumer,
-                                        const char *const *topics,
-                                        size_t topics_len);
-
-/**
- * The next batch of records, all of one partition. Waits for up to timeout_ms; below 0 without
- * limit.
- *
- * Gives a batch, to be freed by ottla_batch_free; or NULL: if the time is over or after
- * ottla_consumer_wakeup without an error, else with one through err, to be freed. Unless that is of
- * a fatal kind, the next call goes on. err may be NULL; it is always written.
- *
- * One thread at a time.
- */
-ottla_batch_t *ottla_consumer_poll(const ottla_consumer_t *consumer,
-                                   int32_t timeout_ms,
-                                   ottla_error_t **err);
-
-/**
- * A descriptor that is readable while a batch, an error or a wake-up waits: poll with timeout 0
- * until that gives nothing. It may be readable once more than needed.
- *
- * The consumer's: watch it, but do not read or close it. -1 if consumer is NULL. Any thread.
- */
-int ottla_consumer_fd(const ottla_consumer_t *consumer);
-
-/**
- * Ends a poll that waits in another thread, or else the next one, which gives NULL without an
- * error. NULL is legal. Any thread; also from a signal handler.
- */
-void ottla_consumer_wakeup(const ottla_consumer_t *consumer);
-
-/**
- * Commits a batch, and all before it in its partition. mode is a value of ottla_commit_t.
- *
- * batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_commit_batch(const ottla_consumer_t *consumer,
-                                           const ottla_batch_t *batch,
-                                           int mode);
-
-/**
- * The program has finished its work on records of a batch: so many, from an index on.
- *
- * With acknowledgement=explicit, where no poll finishes anything: in any order and without a
- * request, since commits and the close tell the group. The first unfinished record is committed, and
- * what is finished behind it beside that: a consumer that reads on from there is given only the
- * rest. batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_acknowledge(const ottla_consumer_t *consumer,
-                                          const ottla_batch_t *batch,
-                                          size_t index,
-                                          size_t records);
-
-/**
- * Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.
- *
- * offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_commit_offsets(const ottla_consumer_t *consumer,
-                                             const ottla_topic_offset_t *offsets,
-                                             size_t offsets_len,
-                                             int mode);
-
-/**
- * Commits without waiting: a batch and all before it in its partition, or, if batch is NULL, all
- * that was given out so far. Newer offsets take the place of older ones that wait.
- *
- * batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_commit_soon(const ottla_consumer_t *consumer,
-                                          const ottla_batch_t *batch);
-
-/**
- * Writes the offset of the next record to be given of a partition; -1 while it is not known, or if
- * the partition is not assigned.
- *
- * topic is borrowed for the call; offset is written. Gives NULL, or an error to be freed. Any
- * thread.
- */
-ottla_error_t *ottla_consumer_position(const ottla_consumer_t *consumer,
-                                       const char *topic,
-                                       int32_t partition,
-                                       int64_t *offset);
-
-/**
- * Goes on with a partition from this offset: it is that of the next record given.
- *
- * topic is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_seek(const ottla_consumer_t *consumer,
-                                   const char *topic,
-                                   int32_t partition,
-                                   int64_t offset);
-
-/**
- * Gives no records of these partitions until ottla_consumer_resume; what was fetched is kept.
- *
- * partitions and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any
- * thread.
- */
-ottla_error_t *ottla_consumer_pause(const ottla_consumer_t *consumer,
-                                    const ottla_topic_partition_t *partitions,
-                                    size_t partitions_len);
-
-/**
- * Gives records of these partitions again.
- *
- * partitions and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any
- * thread.
- */
-ottla_error_t *ottla_consumer_resume(const ottla_consumer_t *consumer,
-                                     const ottla_topic_partition_t *partitions,
-                                     size_t partitions_len);
-
-/**
- * Writes the partitions that are this consumer's now, in order, as many as there is room for.
- *
- * partitions has room for so many and is written; it may be NULL if room is 0. Their topics are
- * borrowed until the consumer is freed. Gives how many there are, which may be more than the room;
- * 0 if consumer is NULL. Any thread.
- */
-size_t ottla_consumer_assignment(const ottla_consumer_t *consumer,
-                                 ottla_topic_partition_t *partitions,
-                                 size_t room);
-
-/**
- * Commits what is finished, leaves the group and ends the consumer, within timeout_ms; below 0
- * without limit. A second call does nothing. Batches stay good; every other call gives
- * OTTLA_ERR_CLOSED from now on.
- *
- * Gives NULL, or an error to be freed that tells what could not be done. Any thread.
- */
-ottla_error_t *ottla_consumer_close(const ottla_consumer_t *consumer, int32_t timeout_ms);
-
-/**
- * Ends a consumer. One that was not closed closes in the background; this never waits. NULL is
- * legal. Any thread, once, and when no other thread uses it. Its batches stay good.
- */
-void ottla_consumer_free(ottla_consumer_t *consumer);
-
-/**
- * What went wrong; OTTLA_OK if error is NULL. Any thread.
- */
-ottla_error_code_t ottla_error_code(const ottla_error_t *error);
-
-/**
- * Its kind as one word, such as UnknownTopic; Ok if error is NULL. Borrowed until the error is
- * freed; never NULL. Any thread.
- */
-const char *ottla_error_name(const ottla_error_t *error);
-
-/**
- * What went wrong, where, why, and what a person can do about it, in UTF-8. Borrowed until the
- * error is freed; never NULL. Any thread.
- */
-const char *ottla_error_message(const ottla_error_t *error);
-
-/**
- * Whether trying again may help; false if error is NULL. Any thread.
- */
-bool ottla_error_retriable(const ottla_error_t *error);
-
-/**
- * What may have become of the record; OTTLA_OUTCOME_NONE if the error is about none, or NULL. Any
- * thread.
- */
-ottla_outcome_t ottla_error_outcome(const ottla_error_t *error);
-
-/**
- * The error code in the broker's answer, as Kafka numbers it; 0 if there was none. Any thread.
- */
-int16_t ottla_error_kafka_code(const ottla_error_t *error);
-
-/**
- * The topic that it is about; NULL if it is about none, or error is NULL. Borrowed until the error
- * is freed. Any thread.
- */
-const char *ottla_error_topic(const ottla_error_t *error);
-
-/**
- * The partition that it is about, the first if there are more; -1 if it is about none, or error is
- * NULL. Any thread.
- */
-int32_t ottla_error_partition(const ottla_error_t *error);
-
-/**
- * The broker that it came from or was meant for, by its id or its address; NULL if that is not
- * known, or error is NULL. Borrowed until the error is freed. Any thread.
- */
-const char *ottla_error_broker(const ottla_error_t *error);
-
-/**
- * What the broker was asked, by Kafka's name of the API, such as Produce; NULL if it was asked
- * nothing, or error is NULL. Borrowed until the error is freed. Any thread.
- */
-const char *ottla_error_api(const ottla_error_t *error);
-
-/**
- * Which attempt it was, counted from 1; 0 if that is not known, or error is NULL. Any thread.
- */
-uint32_t ottla_error_attempt(const ottla_error_t *error);
-
-/**
- * What a person can do about it; NULL if there is nothing to say, or error is NULL. Borrowed until
- * the error is freed. Any thread.
- */
-const char *ottla_error_hint(const ottla_error_t *error);
-
-/**
- * Ends an error, and the errors of results that came with it. NULL is legal. Any thread, once.
- */
-void ottla_error_free(ottla_error_t *error);
-
-/**
- * Has a function called with log lines of this library, of all clients and brokers in the process;
- * NULL: with none, which is how it starts. The last call counts.
- *
- * level is a value of ottla_log_level_t: the least important that is wanted; not looked at with
- * NULL. What is not wanted costs nothing.
- *
- * The function is called by ottla_log_poll, and by ottla_producer_poll and ottla_consumer_poll
- * before they wait, on the thread that calls these; by one thread at a time. Until then up to 10,000
- * lines are kept; further ones are counted, and a line tells how many those were.
- *
- * user is given to each call. A call that another thread is in when this returns may still use the
- * former one. Gives NULL, or an error to be freed. Any thread. In a child of a fork lines are handed
- * on after this was called there.
- */
-ottla_error_t *ottla_log_set_callback(int level,
-                                      ottla_on_log_t callback,
-                                      void *user);
-
-/**
- * Calls the function that ottla_log_set_callback was given with the lines that wait, on this thread.
- * If there are none it waits for some, for timeout_ms at most; below 0 without limit.
- *
- * Gives how many lines that were: 0 if the time is over, if there is no such function, or if another
- * thread is at it. Any thread.
- */
-size_t ottla_log_poll(int32_t timeout_ms);
-
-/**
- * Makes a producer. Nothing is connected or resolved before the first record is sent.
- *
- * options is name=value pairs separated by ; or new lines, by Kafka's names or our short ones;
- * bootstrap.servers is needed. Borrowed for the call.
- *
- * Gives the producer, to be ended by ottla_producer_free; or NULL, and an error through err, which
- * may be NULL. Any thread.
- */
-ottla_producer_t *ottla_producer_new(const char *options, ottla_error_t **err);
-
-/**
- * Sends a record without waiting for its delivery. If buffer.memory is used up it waits for room,
- * for max.block.ms at most.
- *
- * record and all it points to is copied; it is borrowed for the call alone, also if that fails.
- * sent is NULL, or where a token is put to wait for the delivery by ottla_sent_wait, to be freed by
- * ottla_sent_free. A record without a token is reported to the function that
- * ottla_producer_on_delivery was given, if one is set when it is sent.
- *
- * Gives NULL, or an error to be freed: then nothing was kept of the record, it is reported nowhere
- * else, and no token is put. Any thread.
- */
-ottla_error_t *ottla_producer_send(const ottla_producer_t *producer,
-                                   const ottla_record_t *record,
-                                   ottla_sent_t **sent);
-
-/**
- * Sends a record and waits for its delivery, for timeout_ms at most; below 0 without limit.
- *
- * record is borrowed for the call. delivery is NULL or is written; its topic is that of record.
- *
- * Gives NULL if the record was delivered, or an error to be freed. OTTLA_ERR_TIMEOUT: it stays on
- * its way. Any thread.
- */
-ottla_error_t *ottla_producer_send_wait(const ottla_producer_t *producer,
-                                        const ottla_record_t *record,
-                                        int32_t timeout_ms,
-                                        ottla_delivery_t *delivery);
-
-/**
- * Sends records in order; one that is refused does not keep the others back.
- *
- * records has records_len records, borrowed for the call.
- *
- * With results, which has room for as many, it waits until each was delivered or failed, and writes
- * one result for each record, in order; their topics are those of the records. They are reported
- * nowhere else. Without (NULL) it does not wait, and all are reported, also those that are refused,
- * to the function that ottla_producer_on_delivery was given, if one is set.
- *
- * Gives NULL if all records were delivered (without results: accepted); else the error of the first
- * that was not, to be freed, which owns the errors in results. If it is about producer, records or
- * records_len, nothing was sent and no result is written; nor if it is OTTLA_ERR_INVALID_STATE, since
- * 10,000 refused records wait to be polled for. Any thread.
- */
-ottla_error_t *ottla_producer_send_many(const ottla_producer_t *producer,
-                                        const ottla_record_t *records,
-                                        size_t records_len,
-                                        ottla_result_t *results);
-
-/**
- * Has a function called with what becomes of the records that are sent from now on, by
- * ottla_producer_poll and on its thread; NULL: has none called, and drops what waits.
- *
- * A record stays counted in buffer.memory until the function has been told of it: a program that sends
- * and does not poll finds the buffer full. Its sends then wait for max.block.ms, and give
- * OTTLA_ERR_BUFFER_FULL; polls make room.
- *
- * user is given to each call, and must be good until this is called again or the producer freed. A
- * call that another thread is in when this returns may still use the former one.
- * Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_producer_on_delivery(const ottla_producer_t *producer,
-                                          ottla_on_delivery_t callback,
-                                          void *user);
-
-/**
- * Calls the function that ottla_producer_on_delivery was given with all results that are known, on
- * this thread. If there is none it waits for one, for timeout_ms at most; below 0 without limit.
- *
- * Gives how many records that were: 0 if the time is over, if the producer is closed and all is
- * told, if another poll runs, or if producer is NULL. Records are delivered whether it is called or
- * not, and leave buffer.memory when they are told. One thread at a time.
- */
-size_t ottla_producer_poll(const ottla_producer_t *producer, int32_t timeout_ms);
-
-/**
- * A descriptor that is readable while results wait for ottla_producer_poll, and once the producer
- * is closed. It may be readable once more than needed.
- *
- * The producer's: watch it, but do not read or close it. -1 if producer is NULL. Any thread.
- */
-int ottla_producer_fd(const ottla_producer_t *producer);
-
-/**
- * Sends all records at once, and waits until each was delivered or failed, for timeout_ms at most;
- * below 0 without limit. It calls no function of yours.
- *
- * Gives NULL, or an error to be freed: OTTLA_ERR_TIMEOUT, or that of the first record that failed
- * since the last flush and of which nothing else tells. Any thread.
- */
-ottla_error_t *ottla_producer_flush(const ottla_producer_t *producer, int32_t timeout_ms);
-
-/**
- * Refuses further records, delivers those it has, and ends, within timeout_ms; below 0 without
- * limit. A second call does nothing. Results that wait may still be polled for; a send gives
- * OTTLA_ERR_CLOSED from now on.
- *
- * Gives NULL, or an error to be freed that tells what was not delivered, if nothing else does. Any
- * thread, also in a callback.
- */
-ottla_error_t *ottla_producer_close(const ottla_producer_t *producer, int32_t timeout_ms);
-
-/**
- * Ends a producer; this never waits. Records that one which was not closed still has are given up.
- * NULL is legal. Any thread, also in a callback, once, and when no other thread uses it.
- */
-void ottla_producer_free(ottla_producer_t *producer);
-
-/**
- * Waits for the delivery of a record, for timeout_ms at most; below 0 without limit. It may be
- * called again, and after the producer is freed.
- *
- * delivery is NULL or is written; its topic is borrowed until the token is freed.
- *
- * Gives NULL if the record was delivered, or an error to be freed. OTTLA_ERR_TIMEOUT: it stays on
- * its way. Any thread.
- */
-ottla_error_t *ottla_sent_wait(const ottla_sent_t *sent,
-                               int32_t timeout_ms,
-                               ottla_delivery_t *delivery);
-
-/**
- * Ends a token; its record is delivered all the same. NULL is legal. Any thread, once.
- */
-void ottla_sent_free(ottla_sent_t *sent);
 
 /**
  * What went wrong; OTTLA_OK if error is NULL. Any thread.

@@ -5,9 +5,6 @@
 //! what each function's safety rests on.
 #![allow(non_camel_case_types, reason = "these are the names in C")]
 #![allow(clippy::missing_safety_doc, reason = "the doc comments are the header's, for C")]
-#![allow(unsafe_code, reason = "a function for C")]
-
-use std::ffi::{CStr, c_char};
 
 pub mod batch;
 mod boundary;
@@ -24,15 +21,4 @@ pub mod reports;
 mod role;
 pub mod sent;
 mod signal;
-
-const VERSION: &CStr = match CStr::from_bytes_with_nul(VERSION_TEXT.as_bytes()) {
-    Ok(version) => version,
-    Err(_) => c"",
-};
-const VERSION_TEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
-
-/// The library's version, such as 0.1.0. Never to be freed. Any thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn ottla_version() -> *const c_char {
-    VERSION.as_ptr()
-}
+pub mod version;

@@ -112,14 +112,16 @@ pub(crate) fn npm_project(dir: &Path, tarball: &Path) -> Done {
 /// Programs of the C tests that also run under valgrind: who owns what, and a record's whole way.
 const WATCHED: &[&str] = &["lifetimes", "round_trip"];
 
+/// What compilers take of neither a test nor the header: a header, above all, that says a thing twice.
+const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wredundant-decls"];
+
 /// Each C program against the library as installed, shared and static, and the header as C++.
 fn c(workspace: &Workspace) -> Done<Count> {
     tools::need(&[&CC, &CXX, &PKG_CONFIG])?;
     let dist = dist::c::run(workspace)?;
     let scratch = workspace.scratch("c")?;
     let tests = workspace.root.join("bindings-c/tests");
-    let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
-    let header = Run::new("c++").args(["-std=c++11", "-fsyntax-only"]).args(strict);
+    let header = Run::new("c++").args(["-std=c++11", "-fsyntax-only"]).args(STRICT);
     let header = header.arg("-I").arg(dist.join("include")).arg(tests.join("header.cpp"));
     let outcome = header.check().map(|_| ()).map_err(|stop| stop.to_string());
     let mut total = Count::check("ottla.h as C++", outcome);
@@ -175,7 +177,7 @@ pub(crate) fn compile_c(
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let program = into.join(format!("{stem}-{linked:?}").to_lowercase());
     let cc = Run::new("cc").args(["-std=c99", "-g", "-D_POSIX_C_SOURCE=200809L", "-pthread"]);
-    let cc = cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).arg("-o").arg(&program);
+    let cc = cc.args(STRICT).arg("-o").arg(&program);
     let cc = cc.arg(source);
     let cc = match linked {
         Linked::Shared => {
