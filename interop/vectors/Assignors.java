@@ -42,6 +42,7 @@ final class Assignors {
         for (int group = 0; group < GROUPS; group++) {
             shareOut(out, random);
         }
+        Racked.write(out);
         for (ConsumerPartitionAssignor assignor : List.of(
                 new RangeAssignor(), new RoundRobinAssignor(), new StickyAssignor(),
                 new CooperativeStickyAssignor())) {
@@ -88,7 +89,7 @@ final class Assignors {
         }
     }
 
-    private static String listed(List<TopicPartition> partitions) {
+    static String listed(List<TopicPartition> partitions) {
         List<TopicPartition> sorted = new ArrayList<>(partitions);
         sorted.sort((one, other) -> one.topic().equals(other.topic())
                 ? one.partition() - other.partition()

@@ -74,12 +74,21 @@ pub(crate) struct ConsumerConfig {
 }
 
 impl ConsumerConfig {
+    /// Whether a group that this client leads is to follow racks that change: it stands in one, and
+    /// may be asked to share out by them.
+    pub(crate) fn minds_racks(&self) -> bool {
+        let by_racks = |strategy: &Strategy| *strategy != Strategy::RoundRobin;
+        !self.rack.is_empty() && self.strategies.iter().any(by_racks)
+    }
+
     /// From the options; those of other kinds of clients are passed over with a log line.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         note_foreign(options, OptionScope::Consumer);
+        let group = text_if_any(options, "group.id");
+        let keeps_racks = group.is_some();
         let config = Self {
-            common: CommonConfig::new(options, false)?,
-            group: text_if_any(options, "group.id"),
+            common: CommonConfig { keeps_racks, ..CommonConfig::new(options, false)? },
+            group,
             instance_id: text_if_any(options, "group.instance.id"),
             reset: reset(options.text("auto.offset.reset")?)?,
             auto_commit: options.bool("enable.auto.commit")?,

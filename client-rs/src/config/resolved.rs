@@ -41,6 +41,8 @@ pub(crate) struct CommonConfig {
     pub(crate) socket_bytes: (Option<u32>, Option<u32>),
     /// `allow.auto.create.topics`.
     pub(crate) allow_auto_create: bool,
+    /// Whether it is to be known in which racks partitions stand: a group may share out by it.
+    pub(crate) keeps_racks: bool,
     /// Most bytes that buffers for large answers may take, if some are kept for the next ones; with
     /// zero, none are.
     pub(crate) answer_bytes: usize,
@@ -82,6 +84,7 @@ impl CommonConfig {
             allow_auto_create: options
                 .bool_if_set("allow.auto.create.topics")
                 .unwrap_or(auto_create),
+            keeps_racks: false,
             answer_bytes: 0,
         })
     }

@@ -409,7 +409,7 @@ impl Engine {
         // Before anything is asked: a commit names its topic by the id that is known now.
         self.see_leaders(cx);
         self.settle(cx);
-        if self.membership.wants_counts() {
+        if self.membership.wants_layout() {
             // The answer to a join or a sync may be all that was missing.
             self.see_metadata(cx);
             self.settle(cx);

@@ -143,6 +143,7 @@ pub(super) fn joined(answer: &Answer, strategies: &[Strategy]) -> Result<JoinAns
             topics: told.topics,
             owned: told.owned,
             generation: told.generation,
+            rack: told.rack,
         });
     }
     Ok(JoinAnswer {

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use crate::record::TopicPartition;
 
 mod basis;
+mod layout;
+mod range;
 mod sticky;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub(crate) use basis::Basis;
+pub(crate) use layout::Layout;
 pub(crate) use wire::{
     Assigned, Subscription, decode_assignment, decode_subscription, encode_assignment,
     encode_subscription,
@@ -61,23 +64,23 @@ impl Strategy {
         matches!(self, Self::CooperativeSticky)
     }
 
-    /// Shares the partitions of these topics out. Topics without a count are left out; every
+    /// Shares the partitions of these topics out. Topics that are not there are left out; every
     /// member has a share, which may be empty.
-    pub(crate) fn assign(self, members: &[Member], counts: &BTreeMap<Arc<str>, i32>) -> Vec<Share> {
+    pub(crate) fn assign(self, members: &[Member], layout: &Layout) -> Vec<Share> {
         let mut ordered: Vec<&Member> = members.iter().collect();
         ordered.sort_by(|a, b| member_order(a, b));
         let mut unsettled = BTreeSet::new();
         let mut shares = match self {
-            Self::Range => range(&ordered, counts),
-            Self::RoundRobin => round_robin(&ordered, counts),
-            Self::Sticky => sticky::assign(&ordered, counts),
+            Self::Range => range::assign(&ordered, layout),
+            Self::RoundRobin => round_robin(&ordered, layout),
+            Self::Sticky => sticky::assign(&ordered, layout),
             Self::CooperativeSticky => {
-                let mut shares = sticky::assign(&ordered, counts);
+                let mut shares = sticky::assign(&ordered, layout);
                 unsettled = sticky::withhold_moving(&ordered, &mut shares);
                 shares
             }
         };
-        tell_basis(&ordered, counts, &unsettled, &mut shares);
+        tell_basis(&ordered, layout, &unsettled, &mut shares);
         shares
     }
 }
@@ -92,6 +95,8 @@ pub(crate) struct Member {
     pub(crate) owned: Vec<TopicPartition>,
     /// In which generation it got that; [`NO_GENERATION`] if it does not tell.
     pub(crate) generation: i32,
+    /// Where it stands, if it tells (KIP-881).
+    pub(crate) rack: Option<String>,
 }
 
 /// What one member is to read.
@@ -106,11 +111,11 @@ pub(crate) struct Share {
 /// Notes by what the shares of static members were made; some give up what is still to be handed on.
 fn tell_basis(
     members: &[&Member],
-    counts: &BTreeMap<Arc<str>, i32>,
+    layout: &Layout,
     unsettled: &BTreeSet<usize>,
     shares: &mut [Share],
 ) {
-    let basis = Basis::new(counts);
+    let basis = Basis::new(layout);
     for (place, (member, share)) in members.iter().zip(shares).enumerate() {
         debug_assert_eq!(member.id, share.member_id, "shares stand in the order of the members");
         let is_static = member.instance_id.is_some();
@@ -134,34 +139,12 @@ fn readers(members: &[&Member], topic: &Arc<str>) -> Vec<usize> {
     members.iter().enumerate().filter(reads).map(|(place, _)| place).collect()
 }
 
-/// Every topic by itself, the first members one partition more: Kafka's `RangeAssignor`.
-fn range(members: &[&Member], counts: &BTreeMap<Arc<str>, i32>) -> Vec<Share> {
-    let mut shares = no_shares(members);
-    for (topic, &count) in counts {
-        let readers = readers(members, topic);
-        let Ok(reader_count) = i32::try_from(readers.len()) else { continue };
-        if reader_count == 0 || count <= 0 {
-            continue;
-        }
-        let (each, extra) = (count / reader_count, count % reader_count);
-        let mut from = 0;
-        for (turn, place) in (0..).zip(readers) {
-            let to = from + each + i32::from(turn < extra);
-            if let Some(share) = shares.get_mut(place).filter(|_| to > from) {
-                share.topics.insert(Arc::clone(topic), (from..to).collect());
-            }
-            from = to;
-        }
-    }
-    shares
-}
-
 /// One partition after the other to the next member that reads its topic: Kafka's
 /// `RoundRobinAssignor`.
-fn round_robin(members: &[&Member], counts: &BTreeMap<Arc<str>, i32>) -> Vec<Share> {
+fn round_robin(members: &[&Member], layout: &Layout) -> Vec<Share> {
     let mut shares = no_shares(members);
     let mut turn = 0;
-    for (topic, &count) in counts {
+    for (topic, count) in layout.counts() {
         let readers = readers(members, topic);
         for partition in 0..count {
             let next = readers.iter().find(|&&place| place >= turn).or_else(|| readers.first());

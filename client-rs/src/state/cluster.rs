@@ -48,7 +48,12 @@ pub(crate) struct Topic {
     pub(crate) error: ErrorCode,
     /// Its partitions, by number from 0 on without a gap.
     pub(crate) partitions: Vec<Partition>,
+    /// Where the replicas of each of them stand, if any broker tells and it is to be known.
+    pub(crate) racks: Option<Arc<[RackSet]>>,
 }
+
+/// Racks in order, each once.
+pub(crate) type RackSet = Arc<[String]>;
 
 /// A partition of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

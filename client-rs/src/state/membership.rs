@@ -1,12 +1,12 @@
 //! One member of a classic consumer group: joins, beats, makes way for a rebalance, leaves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::{ErrorCode, left_out};
 
-use super::assignor::{Basis, Member, NO_GENERATION, Share, Strategy};
+use super::assignor::{Basis, Layout, Member, NO_GENERATION, Share, Strategy};
 use super::pace::{Pace, soonest};
 use super::token::{Token, Tokens};
 use crate::record::TopicPartition;
@@ -62,18 +62,18 @@ struct Kept {
 #[derive(Debug, Clone)]
 struct Led {
     topics: Vec<Arc<str>>,
-    /// How many partitions they had when it saw them last.
-    counts: Option<BTreeMap<Arc<str>, i32>>,
+    /// What it saw of them last.
+    layout: Option<Layout>,
     /// By what the shares were made that it left as they were (KIP-814).
     basis: Option<Basis>,
 }
 
 impl Led {
     /// Whether the group is to share out anew.
-    fn is_changed(&self, counts: &BTreeMap<Arc<str>, i32>) -> bool {
-        match (&self.counts, self.basis) {
-            (Some(known), _) => known != counts,
-            (None, Some(basis)) => !basis.is_of_counts(counts) && !left_out("basis_counts"),
+    fn is_changed(&self, layout: &Layout) -> bool {
+        match (&self.layout, self.basis) {
+            (Some(known), _) => !layout.is_like(known),
+            (None, Some(basis)) => !basis.is_of_layout(layout) && !left_out("basis_counts"),
             // Another kind of client led under this name before: nobody knows by what it shared out.
             (None, None) => true,
         }
@@ -101,7 +101,7 @@ enum Stage {
         token: Token,
         subscription: u32,
     },
-    /// Leads, and waits for the partition counts of the group's topics.
+    /// Leads, and waits to be told of the group's topics.
     Leading {
         joined: Joined,
         members: Vec<Member>,
@@ -249,12 +249,12 @@ impl Membership {
         matches!(self.stage, Stage::Parked)
     }
 
-    /// Whether the partition counts of the group's topics are waited for: to share out by, or to see
-    /// whether what was shared out before still holds.
-    pub(crate) const fn wants_counts(&self) -> bool {
+    /// Whether word of the group's topics is waited for: to share out by, or to see whether what was
+    /// shared out before still holds.
+    pub(crate) const fn wants_layout(&self) -> bool {
         match &self.stage {
             Stage::Leading { .. } => true,
-            Stage::Stable { joined: Joined { led: Some(led), .. }, .. } => led.counts.is_none(),
+            Stage::Stable { joined: Joined { led: Some(led), .. }, .. } => led.layout.is_none(),
             _ => false,
         }
     }
@@ -281,22 +281,22 @@ impl Membership {
         }
     }
 
-    /// Partition counts of the topics that [`Self::led_topics`] named.
-    pub(crate) fn handle_counts(&mut self, counts: &BTreeMap<Arc<str>, i32>, now: Instant) {
+    /// What there is of the topics that [`Self::led_topics`] named.
+    pub(crate) fn handle_layout(&mut self, layout: Layout, now: Instant) {
         match &mut self.stage {
             Stage::Leading { joined, members } => {
-                let shares = joined.strategy.assign(members, counts);
+                let shares = joined.strategy.assign(members, &layout);
                 let mut joined = joined.clone();
                 if let Some(led) = &mut joined.led {
-                    led.counts = Some(counts.clone());
+                    led.layout = Some(layout);
                 }
                 self.stage = Stage::Syncing { joined, shares, asked: None };
             }
             Stage::Stable { joined: Joined { led: Some(led), .. }, .. }
                 if self.release.is_none() =>
             {
-                let changed = led.is_changed(counts);
-                led.counts = Some(counts.clone());
+                let changed = led.is_changed(&layout);
+                led.layout = Some(layout);
                 if changed {
                     self.make_way(now);
                 }
@@ -305,7 +305,7 @@ impl Membership {
         }
     }
 
-    /// Topics whose partition counts this member must know as leader, if it is one.
+    /// Topics that this member must know as leader, if it is one.
     pub(crate) fn led_topics(&self) -> Option<&[Arc<str>]> {
         match &self.stage {
             Stage::Leading { joined, .. }

@@ -16,12 +16,14 @@ use crate::error::{Error, ErrorKind};
 use crate::state::hash::HashMap;
 
 mod merge;
+mod racks;
 mod resolving;
 mod stray;
 #[cfg(test)]
 mod tests;
 
 use merge::merge;
+use racks::Racks;
 use resolving::Resolving;
 pub(crate) use stray::{Stray, other_cluster};
 
@@ -76,6 +78,7 @@ struct Settings {
     timeout: Duration,
     backoff: Backoff,
     auto_create: bool,
+    keeps_racks: bool,
     cluster_check: bool,
     rebootstrap_after: Option<Duration>,
 }
@@ -109,6 +112,7 @@ impl Metadata {
                 timeout: config.request_timeout,
                 backoff: Backoff::new(config.retry_backoff),
                 auto_create: config.allow_auto_create,
+                keeps_racks: config.keeps_racks,
                 cluster_check: config.cluster_check,
                 rebootstrap_after: config.rebootstrap_after,
             },
@@ -440,8 +444,6 @@ impl Metadata {
             .iter()
             .filter_map(|broker| Some((broker.node_id, address(broker.host, broker.port)?)))
             .collect();
-        let racks = response.brokers.iter();
-        let racks = racks.filter_map(|broker| Some((broker.node_id, broker.rack?.to_owned())));
         if brokers.is_empty() {
             let text = "the broker named no broker of its cluster";
             return Err(Error::new(ErrorKind::Protocol, text).with_api(ApiKey::Metadata));
@@ -454,6 +456,9 @@ impl Metadata {
             names.sort();
             self.names = Some(names.into());
         }
+        let keeps = self.settings.keeps_racks;
+        let racks = racks::told(&self.cluster, response, keeps);
+        let mut kept = Some(&racks).filter(|racks| keeps && !racks.is_empty()).map(Racks::new);
         let mut topics: HashMap<Arc<str>, Arc<Topic>> = HashMap::default();
         for found in &response.topics {
             let Some((name, _)) = found.name.and_then(|name| self.wanted.get_key_value(name))
@@ -461,7 +466,7 @@ impl Metadata {
                 continue;
             };
             let known = self.cluster.topics.get(name);
-            topics.insert(Arc::clone(name), merge(known, name, found));
+            topics.insert(Arc::clone(name), merge(known, name, found, kept.as_mut()));
         }
         // A topic that one answer does not name is not gone by that.
         for name in self.wanted.keys() {
@@ -475,7 +480,7 @@ impl Metadata {
             version: self.cluster.version + 1,
             id: response.cluster_id.map(str::to_owned).or_else(|| self.cluster.id.clone()),
             controller: Some(response.controller_id).filter(|id| brokers.contains_key(id)),
-            racks: racks.collect(),
+            racks,
             brokers,
             topics,
         });

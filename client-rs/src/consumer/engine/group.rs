@@ -1,6 +1,6 @@
 //! Partitions that come and go: assignment, and release before a rebalance or at the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use super::{Engine, LOOKUP_PAUSE, faults};
 use crate::config::Reset;
 use crate::events::{Event, ResetTo};
 use crate::record::TopicPartition;
+use crate::state::assignor::Layout;
 use crate::state::cluster::Cluster;
 use crate::state::fetcher::Start;
 use crate::state::lookups::{Committed, LookupResult};
@@ -74,9 +75,9 @@ impl Engine {
         self.pinned = wanted;
     }
 
-    /// Tells the group's leader, if it is this member, how many partitions there are.
+    /// Tells the group's leader, if it is this member, what there is to share out.
     pub(super) fn see_metadata(&mut self, cx: &mut Context<'_>) {
-        let waited_for = self.membership.wants_counts();
+        let waited_for = self.membership.wants_layout();
         if waited_for {
             self.pin(cx);
         }
@@ -94,12 +95,8 @@ impl Engine {
             // Not all have been answered yet.
             return;
         }
-        let count = |topic: &Arc<str>| {
-            let known = cluster.topic(topic)?;
-            Some((Arc::clone(topic), i32::try_from(known.partitions.len()).ok()?))
-        };
-        let counts: BTreeMap<Arc<str>, i32> = led.iter().filter_map(count).collect();
-        self.membership.handle_counts(&counts, cx.now);
+        let layout = Layout::of(cluster, led, self.config.minds_racks());
+        self.membership.handle_layout(layout, cx.now);
     }
 
     /// Remembers how many partitions each topic had when it was first heard of: none, if it was

@@ -7,6 +7,7 @@ mod cooperative;
 mod counting;
 mod events;
 mod finishing;
+mod leading;
 mod listening;
 mod matching;
 mod pausing;

@@ -1,10 +1,11 @@
 //! By what a leader shared out: it tells static members so beside their shares, in bytes that
 //! coordinators keep and other clients pass over.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::record::crc;
+
+use super::Layout;
 
 /// What the bytes begin with, so that another client's are not taken for them.
 const TAG: &[u8; 5] = b"ottla";
@@ -19,15 +20,15 @@ const LEN: usize = TAG.len() + 1 + 4 + 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Basis {
     topics: u32,
-    counts: u32,
+    layout: u32,
     /// Whether the member was to give something up that another waits for.
     unsettled: bool,
 }
 
 impl Basis {
-    /// That of a member of no topics, in a group whose topics have so many partitions.
-    pub(crate) fn new(counts: &BTreeMap<Arc<str>, i32>) -> Self {
-        Self { topics: of_topics(&[]), counts: of_counts(counts), unsettled: false }
+    /// That of a member of no topics, in a group that shares this out.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self { topics: of_topics(&[]), layout: of_layout(layout), unsettled: false }
     }
 
     /// That of a member of these topics, which may have to give up what another waits for.
@@ -45,16 +46,16 @@ impl Basis {
         self.topics == of_topics(topics)
     }
 
-    /// Whether it was made by these counts of partitions.
-    pub(crate) fn is_of_counts(self, counts: &BTreeMap<Arc<str>, i32>) -> bool {
-        self.counts == of_counts(counts)
+    /// Whether it was made by this.
+    pub(crate) fn is_of_layout(self, layout: &Layout) -> bool {
+        self.layout == of_layout(layout)
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = TAG.to_vec();
         bytes.push(if self.unsettled { UNSETTLED } else { 0 });
         bytes.extend_from_slice(&self.topics.to_be_bytes());
-        bytes.extend_from_slice(&self.counts.to_be_bytes());
+        bytes.extend_from_slice(&self.layout.to_be_bytes());
         bytes
     }
 
@@ -63,10 +64,10 @@ impl Basis {
         let rest = bytes.strip_prefix(TAG).filter(|_| bytes.len() == LEN)?;
         let (&flags, rest) = rest.split_first()?;
         let (topics, rest) = rest.split_first_chunk()?;
-        let (counts, _) = rest.split_first_chunk()?;
+        let (layout, _) = rest.split_first_chunk()?;
         Some(Self {
             topics: u32::from_be_bytes(*topics),
-            counts: u32::from_be_bytes(*counts),
+            layout: u32::from_be_bytes(*layout),
             unsettled: flags & UNSETTLED != 0,
         })
     }
@@ -79,12 +80,23 @@ fn of_topics(topics: &[Arc<str>]) -> u32 {
     sorted.into_iter().fold(0, |crc, topic| add(crc, topic))
 }
 
-fn of_counts(counts: &BTreeMap<Arc<str>, i32>) -> u32 {
-    let counts = counts.iter();
-    counts.fold(0, |crc, (topic, count)| crc::append(add(crc, topic), &count.to_be_bytes()))
+/// Racks count only where they are minded: elsewhere it is as it was before leaders knew them.
+fn of_layout(layout: &Layout) -> u32 {
+    let mut crc = 0;
+    for (topic, count) in layout.counts() {
+        crc = crc::append(add(crc, topic), &count.to_be_bytes());
+    }
+    for (topic, racks) in layout.minded_racks() {
+        crc = add(crc, topic);
+        for racks in racks {
+            crc = racks.iter().fold(crc, |crc, rack| add(crc, rack));
+            crc = add(crc, "");
+        }
+    }
+    crc
 }
 
-/// No topic's name has a zero in it.
-fn add(crc: u32, topic: &str) -> u32 {
-    crc::append(crc::append(crc, topic.as_bytes()), &[0])
+/// No name of a topic has a zero in it.
+fn add(crc: u32, name: &str) -> u32 {
+    crc::append(crc::append(crc, name.as_bytes()), &[0])
 }

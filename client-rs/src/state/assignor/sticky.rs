@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::{Member, NO_GENERATION, Share, no_shares, readers};
+use super::{Layout, Member, NO_GENERATION, Share, no_shares, readers};
 use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
 /// Leaves with each member what it has, gives the rest to whoever has least, and then moves
 /// partitions until nobody could have two more than one who might take one of them.
-pub(super) fn assign(members: &[&Member], counts: &BTreeMap<Arc<str>, i32>) -> Vec<Share> {
-    let mut table = Table::new(members, counts);
+pub(super) fn assign(members: &[&Member], layout: &Layout) -> Vec<Share> {
+    let mut table = Table::new(members, layout);
     table.claim(members);
     table.give_out();
     table.level();
@@ -70,14 +70,14 @@ struct Table {
 }
 
 impl Table {
-    fn new(members: &[&Member], counts: &BTreeMap<Arc<str>, i32>) -> Self {
-        let topic = |(name, &count): (&Arc<str>, &i32)| {
+    fn new(members: &[&Member], layout: &Layout) -> Self {
+        let topic = |(name, count): (&Arc<str>, i32)| {
             let parts = vec![Part::default(); usize::try_from(count).unwrap_or(0)];
             let readers = readers(members, name);
             let wanted = !parts.is_empty() && !readers.is_empty();
             wanted.then(|| Topic { name: Arc::clone(name), readers, parts })
         };
-        let topics = counts.iter().filter_map(topic).collect();
+        let topics = layout.counts().filter_map(topic).collect();
         let (loads, held) = (vec![0; members.len()], vec![BTreeMap::new(); members.len()]);
         Self { topics, loads, held }
     }

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::state::backoff::Random;
+use crate::state::cluster::RackSet;
 
 mod kafka;
 mod properties;
+mod racks;
 
 fn member(id: &str, instance_id: Option<&str>, topics: &[&str]) -> Member {
     Member {
@@ -13,6 +15,7 @@ fn member(id: &str, instance_id: Option<&str>, topics: &[&str]) -> Member {
         topics: topics.iter().map(|topic| Arc::from(*topic)).collect(),
         owned: Vec::new(),
         generation: NO_GENERATION,
+        rack: None,
     }
 }
 
@@ -23,8 +26,20 @@ fn owning(id: &str, generation: i32, partitions: &[i32]) -> Member {
     member
 }
 
-fn counts(rows: &[(&str, i32)]) -> BTreeMap<Arc<str>, i32> {
-    rows.iter().map(|(topic, count)| (Arc::from(*topic), *count)).collect()
+fn counts(rows: &[(&str, i32)]) -> Layout {
+    let mut layout = Layout::new(false);
+    for &(topic, count) in rows {
+        layout.insert(&topic.into(), count, None);
+    }
+    layout
+}
+
+/// Adds a topic whose partitions stand in these racks, a letter each.
+fn standing(layout: &mut Layout, topic: &str, partitions: &[&str]) {
+    let racks: Vec<RackSet> =
+        partitions.iter().map(|racks| racks.chars().map(String::from).collect()).collect();
+    let count = i32::try_from(partitions.len()).unwrap();
+    layout.insert(&topic.into(), count, Some(racks.into()));
 }
 
 fn shown(shares: &[Share]) -> Vec<String> {
@@ -178,14 +193,37 @@ fn a_static_members_share_tells_by_what_it_was_made() {
     let found = decode_assignment(&encode_assignment(&shares[0]).unwrap()).unwrap();
     let basis = found.basis.unwrap();
     assert!(!basis.is_unsettled());
-    assert!(basis.is_of_counts(&counts(&rows)));
+    assert!(basis.is_of_layout(&counts(&rows)));
     for others in [&[("a", 3)][..], &[("a", 4), ("b", 1)], &[("a", 3), ("c", 1)]] {
-        assert!(!basis.is_of_counts(&counts(others)), "{others:?}");
+        assert!(!basis.is_of_layout(&counts(others)), "{others:?}");
     }
     assert!(basis.is_of_topics(&["b".into(), "a".into()]), "in whichever order they are named");
     for others in [&["a"][..], &["ab"], &["a", "b", "c"], &["a", "c"]] {
         let others: Vec<Arc<str>> = others.iter().map(|topic| Arc::from(*topic)).collect();
         assert!(!basis.is_of_topics(&others), "{others:?}");
+    }
+}
+
+#[test]
+fn racks_are_in_what_static_members_are_told_only_if_they_are_minded() {
+    let basis = |minds, racks: Option<&[&str]>| {
+        let mut layout = Layout::new(minds);
+        match racks {
+            Some(racks) => standing(&mut layout, "t", racks),
+            None => layout.insert(&"t".into(), 2, None),
+        }
+        Basis::new(&layout)
+    };
+    let plain = basis(false, None);
+    assert_eq!(plain, basis(true, None));
+    assert_eq!(plain, basis(false, Some(&["a", "b"])), "as it was before leaders knew racks");
+    let ways: [&[&str]; 5] = [&["a", "b"], &["ab", ""], &["", "ab"], &["b", "a"], &["ab", "b"]];
+    for (at, racks) in ways.iter().enumerate() {
+        let basis_here = basis(true, Some(racks));
+        assert_ne!(basis_here, plain);
+        for other in &ways[..at] {
+            assert_ne!(basis_here, basis(true, Some(other)), "{racks:?} {other:?}");
+        }
     }
 }
 

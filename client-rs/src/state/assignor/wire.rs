@@ -36,6 +36,7 @@ pub(crate) struct Told {
     pub(crate) topics: Vec<Arc<str>>,
     pub(crate) owned: Vec<TopicPartition>,
     pub(crate) generation: i32,
+    pub(crate) rack: Option<String>,
 }
 
 /// The metadata a member joins with.
@@ -97,7 +98,8 @@ pub(crate) fn decode_subscription(strategy: Strategy, bytes: &[u8]) -> Result<To
             (owned.collect(), generation)
         }
     };
-    Ok(Told { topics, owned, generation })
+    let rack = message.rack_id.filter(|rack| !rack.is_empty()).map(str::to_owned);
+    Ok(Told { topics, owned, generation, rack })
 }
 
 fn read_sticky_data(bytes: &[u8]) -> Result<(Vec<TopicPartition>, i32), DecodeError> {

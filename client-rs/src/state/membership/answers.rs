@@ -102,7 +102,7 @@ impl Membership {
                 answer.members.iter().flat_map(|member| member.topics.iter().cloned()).collect();
             topics.sort();
             topics.dedup();
-            Led { topics, counts: None, basis: None }
+            Led { topics, layout: None, basis: None }
         });
         let joined =
             Joined { identity: answer.identity, strategy: answer.strategy, subscription, led };

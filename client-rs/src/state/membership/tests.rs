@@ -7,6 +7,7 @@ use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::state::assignor::Assigned;
 use crate::state::backoff::Backoff;
+use crate::state::cluster::RackSet;
 
 const BEAT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_mins(5);
@@ -103,6 +104,22 @@ fn assigned(generation: i32, partitions: &[i32], follows: bool) -> MemberEvent {
     MemberEvent::Assigned { generation, partitions, follows }
 }
 
+fn layout(rows: &[(&str, i32)]) -> Layout {
+    let mut layout = Layout::new(false);
+    for &(name, count) in rows {
+        layout.insert(&name.into(), count, None);
+    }
+    layout
+}
+
+/// `t` in one partition, which stands in this rack.
+fn in_rack(rack: &str, minds_racks: bool) -> Layout {
+    let mut layout = Layout::new(minds_racks);
+    let racks: RackSet = [rack.to_owned()].into();
+    layout.insert(&"t".into(), 1, Some([racks].into()));
+    layout
+}
+
 fn gone() -> Error {
     Error::new(ErrorKind::Disconnected, "the connection was lost")
 }
@@ -146,14 +163,14 @@ fn the_leader_shares_out_once_it_knows_the_partition_counts() {
         topics: topics.iter().map(|topic| Arc::from(*topic)).collect(),
         owned: Vec::new(),
         generation: NO_GENERATION,
+        rack: None,
     };
     answer.members = vec![member("m1", &["t"]), member("m2", &["t", "u"])];
     one.member.handle_join(token, Ok(answer), one.now);
     assert_eq!(one.ask(), None);
-    assert!(one.member.wants_counts());
+    assert!(one.member.wants_layout());
     assert_eq!(one.member.led_topics().unwrap(), [Arc::from("t"), Arc::from("u")]);
-    let mut counts: BTreeMap<Arc<str>, i32> = [(Arc::from("t"), 3)].into();
-    one.member.handle_counts(&counts, one.now);
+    one.member.handle_layout(layout(&[("t", 3)]), one.now);
     let (token, ask) = one.ask().unwrap();
     let MemberAsk::Sync { shares, .. } = ask else { panic!("{ask:?}") };
     assert_eq!(shares.len(), 2);
@@ -161,15 +178,33 @@ fn the_leader_shares_out_once_it_knows_the_partition_counts() {
     assert_eq!(shares[1].topics[&Arc::from("t")], [2]);
     one.member.handle_sync(token, Ok(synced(ErrorCode::NONE, &[0, 1])), one.now);
     one.events();
-    one.member.handle_counts(&counts, one.now);
+    one.member.handle_layout(layout(&[("t", 3)]), one.now);
     assert_eq!(one.events(), [], "nothing has changed");
-    counts.insert("u".into(), 1);
-    one.member.handle_counts(&counts, one.now);
+    one.member.handle_layout(layout(&[("t", 3), ("u", 1)]), one.now);
     assert_eq!(
         one.events(),
         [MemberEvent::Release(Which::All)],
         "a topic came to be: shared out anew"
     );
+}
+
+#[test]
+fn racks_that_change_are_shared_out_by_anew_where_the_leader_stands_in_one() {
+    for minds in [true, false] {
+        let mut one = Member1::subscribed();
+        let (token, _) = one.ask().unwrap();
+        let mut answer = joined(ErrorCode::NONE, "m1", 1);
+        answer.leader = "m1".into();
+        one.member.handle_join(token, Ok(answer), one.now);
+        one.member.handle_layout(in_rack("east", minds), one.now);
+        let (token, _) = one.ask().unwrap();
+        one.member.handle_sync(token, Ok(synced(ErrorCode::NONE, &[0])), one.now);
+        one.events();
+        one.member.handle_layout(in_rack("east", minds), one.now);
+        assert_eq!(one.events(), []);
+        one.member.handle_layout(in_rack("west", minds), one.now);
+        assert_eq!(!one.events().is_empty(), minds);
+    }
 }
 
 #[test]

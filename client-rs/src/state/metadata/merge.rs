@@ -8,13 +8,15 @@ use ottla_protocol::messages::metadata_response::{
 };
 
 use super::passes;
-use crate::state::cluster::{Partition, Topic};
+use super::racks::Racks;
+use crate::state::cluster::{Partition, RackSet, Topic};
 
-/// A topic as an answer tells it, unless what is known is newer.
+/// A topic as an answer tells it, unless what is known is newer; with the racks, if they are kept.
 pub(super) fn merge(
     known: Option<&Arc<Topic>>,
     name: &Arc<str>,
     found: &MetadataResponseTopic<'_>,
+    mut kept: Option<&mut Racks<'_>>,
 ) -> Arc<Topic> {
     if let Some(known) = known {
         // A broker that lags may not have heard of it yet.
@@ -25,6 +27,7 @@ pub(super) fn merge(
     let same = known.filter(|known| known.id == found.topic_id && known.error.is_none());
     let count = found.partitions.len();
     let mut partitions = vec![Partition { leader: None, leader_epoch: -1 }; count];
+    let mut racks = vec![RackSet::default(); if kept.is_some() { count } else { 0 }];
     for partition in &found.partitions {
         let index = usize::try_from(partition.partition_index).ok();
         let Some((index, place)) =
@@ -34,6 +37,11 @@ pub(super) fn merge(
         };
         let older = same.and_then(|known| known.partitions.get(index)).copied();
         *place = newer(older, partition);
+        if let (Some(kept), Some(racks)) = (&mut kept, racks.get_mut(index)) {
+            let older = same.filter(|_| is_older(partition, older));
+            let older = older.and_then(|known| known.racks.as_ref()?.get(index));
+            *racks = older.cloned().unwrap_or_else(|| kept.of(&partition.replica_nodes));
+        }
     }
     Arc::new(Topic {
         name: Arc::clone(name),
@@ -44,6 +52,7 @@ pub(super) fn merge(
             found.error_code
         },
         partitions,
+        racks: racks.iter().any(|racks| !racks.is_empty()).then(|| racks.into()),
     })
 }
 
@@ -52,8 +61,10 @@ fn newer(known: Option<Partition>, found: &MetadataResponsePartition) -> Partiti
         leader: Some(found.leader_id).filter(|&leader| leader >= 0),
         leader_epoch: found.leader_epoch,
     };
-    // KIP-320: an epoch before the one known tells of the past.
-    known
-        .filter(|known| fresh.leader_epoch >= 0 && fresh.leader_epoch < known.leader_epoch)
-        .unwrap_or(fresh)
+    known.filter(|_| is_older(found, known)).unwrap_or(fresh)
+}
+
+/// KIP-320: an epoch before the one known tells of the past.
+fn is_older(found: &MetadataResponsePartition, known: Option<Partition>) -> bool {
+    known.is_some_and(|known| found.leader_epoch >= 0 && found.leader_epoch < known.leader_epoch)
 }

@@ -438,3 +438,49 @@ fn names_are_looked_up_for_so_long_and_once_one_is_known_for_ever() {
     trial.wait(60_000);
     assert!(trial.metadata.note_reply(&dns(), trial.now).is_none());
 }
+
+/// A topic of two partitions, told with replicas on brokers 1 and 2 or 2 alone, which stand in racks.
+fn in_racks(epoch: i32, racks: [Option<&str>; 2]) -> Answer {
+    let partition = |partition_index, replica_nodes| MetadataResponsePartition {
+        partition_index,
+        leader_id: 2,
+        leader_epoch: epoch,
+        replica_nodes,
+        ..Default::default()
+    };
+    let partitions = vec![partition(0, vec![2, 1]), partition(1, vec![2])];
+    let topic = MetadataResponseTopic { name: Some("orders"), partitions, ..Default::default() };
+    let broker = |(node_id, rack)| MetadataResponseBroker { node_id, host: "b", port: 9092, rack };
+    let response = MetadataResponse {
+        brokers: (1..).zip(racks).map(broker).collect(),
+        topics: vec![topic],
+        ..Default::default()
+    };
+    answered(VERSION, &response)
+}
+
+#[test]
+fn where_partitions_stand_is_kept_for_consumers_of_a_group_alone() {
+    for keeps_racks in [true, false] {
+        let options = Options::parse("bootstrap.servers=a:1").unwrap();
+        let config = CommonConfig { keeps_racks, ..CommonConfig::new(&options, true).unwrap() };
+        let mut trial = Trial { metadata: Metadata::new(&config), ..Trial::new() };
+        let topic = Arc::clone(&trial.topic);
+        trial.metadata.pin(&topic, trial.now);
+        let mut told = |epoch, racks| {
+            trial.metadata.request_refresh(trial.now);
+            trial.now = trial.metadata.poll_timeout().unwrap();
+            let token = trial.asked().unwrap();
+            trial.answer(token, Ok(in_racks(epoch, racks)));
+            let racks = trial.metadata.cluster().topic("orders").unwrap().racks.clone();
+            let sets = racks.iter().flat_map(|racks| racks.iter());
+            sets.map(|set| set.join(" ")).collect::<Vec<_>>()
+        };
+        let shown = |racks: &[&str]| if keeps_racks { racks.join(";") } else { String::new() };
+        assert_eq!(told(1, [None, None]).join(";"), "", "no broker tells");
+        assert_eq!(told(1, [Some("b"), Some("a")]).join(";"), shown(&["a b", "a"]));
+        assert_eq!(told(2, [Some("a"), Some("a")]).join(";"), shown(&["a", "a"]));
+        assert_eq!(told(1, [Some("x"), Some("x")]).join(";"), shown(&["a", "a"]), "of the past");
+        assert_eq!(told(2, [None, Some("a")]).join(";"), shown(&["a", "a"]), "it tells none now");
+    }
+}

@@ -76,6 +76,12 @@ pub(super) struct Script {
     pub(super) session: i32,
     /// The group's leader sends shares that nobody can read.
     pub(super) garbled: bool,
+    /// All members with their racks, if this one leads them; it is `m`.
+    pub(super) members: Vec<(&'static str, &'static str)>,
+    /// What it gave them.
+    pub(super) shared: Vec<String>,
+    /// Where the replica of each partition stands, which is not its leader.
+    pub(super) racks: Vec<&'static str>,
     /// Others are members of the group.
     pub(super) has_members: bool,
     /// The names of all topics, for who asks for all; only `t` has partitions.
@@ -138,6 +144,9 @@ impl Script {
             forgotten: false,
             session: 0,
             garbled: false,
+            members: Vec::new(),
+            shared: Vec::new(),
+            racks: Vec::new(),
             has_members: false,
             topics: Vec::new(),
             refuse: VecDeque::new(),
@@ -158,6 +167,13 @@ impl Script {
     pub(super) fn subscribe(&mut self) {
         self.face.subscribe(Command::Subscribe(vec!["t".into()])).unwrap();
         self.run();
+    }
+
+    /// From now on the replicas of the partitions stand in these racks.
+    pub(super) fn stand(&mut self, racks: &[&'static str]) {
+        self.racks = racks.to_vec();
+        self.metadata.request_refresh(self.now);
+        self.pass(Duration::from_secs(2));
     }
 
     /// The program assigns these partitions of `t` itself.

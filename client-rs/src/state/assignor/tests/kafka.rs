@@ -4,10 +4,10 @@ use super::*;
 use crate::state::hash::HashMap;
 
 /// What `cargo xtask interop vectors` had Kafka's classes write.
-const CASES: &str = include_str!("../../../../../conformance/vectors/assignors.txt");
+pub(super) const CASES: &str = include_str!("../../../../../conformance/vectors/assignors.txt");
 
 /// A member as a line tells it: `id=topic,topic` or `id/instance=topic`.
-fn one(text: &str) -> Member {
+pub(super) fn one(text: &str) -> Member {
     let (name, topics) = text.split_once('=').unwrap();
     let (id, instance_id) = match name.split_once('/') {
         Some((id, instance_id)) => (id, Some(instance_id)),
@@ -15,6 +15,19 @@ fn one(text: &str) -> Member {
     };
     let topics: Vec<&str> = topics.split(',').filter(|topic| !topic.is_empty()).collect();
     member(id, instance_id, &topics)
+}
+
+/// Shares as a line tells them.
+pub(super) fn told(shares: &[Share]) -> String {
+    let told = |share: &Share| {
+        let rows = share.topics.iter().flat_map(|(topic, partitions)| {
+            partitions.iter().map(move |partition| format!("{topic}-{partition}"))
+        });
+        format!("{}={}", share.member_id, rows.collect::<Vec<_>>().join(","))
+    };
+    let mut told: Vec<String> = shares.iter().map(told).collect();
+    told.sort();
+    told.join(";")
 }
 
 fn hex(text: &str) -> Vec<u8> {
@@ -31,27 +44,14 @@ fn ranges_and_turns_are_those_of_kafkas_own_assignors() {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let strategy = Strategy::from_name(name).unwrap();
-        let counts: BTreeMap<Arc<str>, i32> = words
-            .next()
-            .unwrap()
-            .split(';')
-            .map(|row| row.split_once(':').unwrap())
-            .map(|(topic, count)| (Arc::from(topic), count.parse().unwrap()))
-            .collect();
+        let mut layout = Layout::new(false);
+        for row in words.next().unwrap().split(';') {
+            let (topic, count) = row.split_once(':').unwrap();
+            layout.insert(&topic.into(), count.parse().unwrap(), None);
+        }
         let members: Vec<Member> = words.next().unwrap().split(';').map(one).collect();
         let wanted = words.next().unwrap();
-        let mut found: Vec<String> = strategy
-            .assign(&members, &counts)
-            .iter()
-            .map(|share| {
-                let rows = share.topics.iter().flat_map(|(topic, partitions)| {
-                    partitions.iter().map(move |partition| format!("{topic}-{partition}"))
-                });
-                format!("{}={}", share.member_id, rows.collect::<Vec<_>>().join(","))
-            })
-            .collect();
-        found.sort();
-        assert_eq!(found.join(";"), wanted, "{line}");
+        assert_eq!(told(&strategy.assign(&members, &layout)), wanted, "{line}");
         *seen.entry(name).or_default() += 1;
     }
     assert!(seen["range"] >= 100 && seen["roundrobin"] >= 100, "{seen:?}");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn counts(partitions: i32) -> BTreeMap<Arc<str>, i32> {
-    [(Arc::from("t"), partitions)].into()
+fn counts(partitions: i32) -> Layout {
+    layout(&[("t", partitions)])
 }
 
 /// That of a member that reads `t` alone, which had two partitions.
@@ -26,6 +26,7 @@ fn back(strategy: Strategy, topics: &[&str], leads: bool, basis: Option<Basis>) 
             topics: vec!["t".into()],
             owned: Vec::new(),
             generation: NO_GENERATION,
+            rack: None,
         }];
     }
     one.member.handle_join(token, Ok(answer), one.now);
@@ -49,30 +50,41 @@ fn joins_again(one: &mut Member1) -> bool {
 #[test]
 fn a_leader_that_comes_back_leaves_the_shares_as_they_are_while_they_hold() {
     let mut one = back(Strategy::Range, &["t"], true, Some(basis()));
-    assert!(one.member.wants_counts());
+    assert!(one.member.wants_layout());
     assert_eq!(one.member.led_topics().unwrap(), [Arc::from("t")]);
-    one.member.handle_counts(&counts(2), one.now);
+    one.member.handle_layout(counts(2), one.now);
     assert_eq!(one.events(), [assigned(4, &[0, 1], false)]);
-    assert!(!one.member.wants_counts());
+    assert!(!one.member.wants_layout());
     assert_eq!(one.ask(), None, "nobody is disturbed");
-    one.member.handle_counts(&counts(3), one.now);
+    one.member.handle_layout(counts(3), one.now);
     assert!(joins_again(&mut one), "it watches what it leads");
 }
 
 #[test]
 fn a_leader_that_comes_back_to_other_partitions_has_them_shared_out() {
-    for now in [counts(3), counts(1), BTreeMap::new(), [(Arc::from("u"), 2)].into()] {
+    for now in [counts(3), counts(1), layout(&[]), layout(&[("u", 2)])] {
         let mut one = back(Strategy::CooperativeSticky, &["t"], true, Some(basis()));
         assert_eq!(one.ask(), None, "not before it knows");
-        one.member.handle_counts(&now, one.now);
+        one.member.handle_layout(now.clone(), one.now);
         assert!(joins_again(&mut one), "{now:?}");
+    }
+}
+
+#[test]
+fn a_leader_that_comes_back_to_other_racks_has_them_shared_out_if_it_stands_in_one() {
+    for (minds, now, anew) in [(true, "east", false), (true, "west", true), (false, "west", false)]
+    {
+        let basis = Basis::new(&in_rack("east", minds)).of_member(&["t".into()], false);
+        let mut one = back(Strategy::Range, &["t"], true, Some(basis));
+        one.member.handle_layout(in_rack(now, minds), one.now);
+        assert_eq!(joins_again(&mut one), anew, "{minds} {now}");
     }
 }
 
 #[test]
 fn a_leader_that_does_not_know_by_what_was_shared_out_has_it_done_anew() {
     let mut one = back(Strategy::Range, &["t"], true, None);
-    one.member.handle_counts(&counts(2), one.now);
+    one.member.handle_layout(counts(2), one.now);
     assert!(joins_again(&mut one));
 }
 

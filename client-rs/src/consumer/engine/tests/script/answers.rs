@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use ottla_protocol::messages::join_group_response::JoinGroupResponseMember;
 use ottla_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
@@ -19,17 +20,18 @@ use ottla_protocol::messages::offset_fetch_response::{
 use ottla_protocol::messages::offset_for_leader_epoch_response::{
     EpochEndOffset, OffsetForLeaderTopicResult,
 };
+use ottla_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use ottla_protocol::messages::{
     ConsumerProtocolSubscription, FetchRequest, FetchResponse, FindCoordinatorResponse,
     HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupResponse, ListOffsetsRequest,
     ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest,
     OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse, SyncGroupResponse, find_coordinator_response,
+    OffsetForLeaderEpochResponse, SyncGroupRequest, SyncGroupResponse, find_coordinator_response,
 };
 use ottla_protocol::{ApiKey, ErrorCode, Message, Reader, Records, Uuid, Writer, frame};
 
 use super::{Asked, NODE, Script};
-use crate::state::assignor::{self, Share, Strategy};
+use crate::state::assignor::{self, NO_GENERATION, Share, Strategy, Subscription};
 use crate::state::machine::{Lane, Request};
 
 impl Script {
@@ -44,7 +46,7 @@ impl Script {
             ApiKey::Metadata => self.metadata_answer(bytes, version),
             ApiKey::FindCoordinator => coordinator_answer(self.take_refusal(key), version),
             ApiKey::JoinGroup => self.join_answer(bytes, version),
-            ApiKey::SyncGroup => self.sync_answer(version),
+            ApiKey::SyncGroup => self.sync_answer(bytes, version),
             ApiKey::Heartbeat => {
                 let refusal = self.take_refusal(key);
                 let error_code = if refusal.is_error() { refusal } else { self.group_error() };
@@ -70,6 +72,7 @@ impl Script {
             partition_index,
             leader_id: NODE,
             leader_epoch: self.epoch,
+            replica_nodes: vec![NODE, replica(partition_index)],
             ..Default::default()
         };
         let others = self.topics.iter().map(|name| Some(name.as_str()));
@@ -93,12 +96,11 @@ impl Script {
                 ..Default::default()
             }
         });
-        let brokers = vec![MetadataResponseBroker {
-            node_id: NODE,
-            host: "127.0.0.1",
-            port: 1,
-            ..Default::default()
-        }];
+        let broker =
+            |node_id, rack| MetadataResponseBroker { node_id, host: "127.0.0.1", port: 1, rack };
+        let racks = (0..).zip(&self.racks);
+        let replicas = racks.map(|(number, &rack)| broker(replica(number), Some(rack)));
+        let brokers = std::iter::once(broker(NODE, None)).chain(replicas).collect();
         body(&MetadataResponse { brokers, topics: topics.collect(), ..Default::default() }, version)
     }
 
@@ -128,10 +130,21 @@ impl Script {
         }
         self.generation += 1;
         (self.rebalance, self.forgotten) = (false, false);
+        let topics = [Arc::from("t")];
+        let told: Vec<Vec<u8>> =
+            self.members.iter().map(|(_, rack)| subscription(&topics, rack)).collect();
+        let members = self.members.iter().zip(&told);
         let answer = JoinGroupResponse {
             generation_id: self.generation,
             member_id: "m",
-            leader: "another",
+            leader: if self.members.is_empty() { "another" } else { "m" },
+            members: members
+                .map(|(&(member_id, _), metadata)| JoinGroupResponseMember {
+                    member_id,
+                    metadata,
+                    ..Default::default()
+                })
+                .collect(),
             protocol_type: Some("consumer"),
             protocol_name: request.protocols.first().map(|protocol| protocol.name),
             ..Default::default()
@@ -139,7 +152,14 @@ impl Script {
         body(&answer, version)
     }
 
-    fn sync_answer(&mut self, version: i16) -> Bytes {
+    fn sync_answer(&mut self, bytes: &[u8], version: i16) -> Bytes {
+        let (_, request) = frame::decode_request::<SyncGroupRequest<'_>>(bytes).unwrap();
+        let share = |one: &SyncGroupRequestAssignment<'_>| {
+            let given = assignor::decode_assignment(one.assignment).unwrap().partitions;
+            let numbers: Vec<i32> = given.iter().map(|given| given.partition).collect();
+            format!("{}:{numbers:?}", one.member_id)
+        };
+        self.shared = request.assignments.iter().map(share).collect();
         let error_code = self.take_refusal(ApiKey::SyncGroup);
         if error_code.is_error() {
             return body(&SyncGroupResponse { error_code, ..Default::default() }, version);
@@ -335,6 +355,23 @@ impl Script {
 }
 
 /// Where a member says that it stands (KIP-881).
+/// The broker of a partition's replica.
+const fn replica(partition: i32) -> i32 {
+    10 + partition
+}
+
+fn subscription(topics: &[Arc<str>], rack: &str) -> Vec<u8> {
+    let told = Subscription {
+        topics,
+        owned: &[],
+        generation: NO_GENERATION,
+        assigned: &[],
+        assigned_in: NO_GENERATION,
+        rack: Some(rack).filter(|rack| !rack.is_empty()),
+    };
+    assignor::encode_subscription(Strategy::Range, &told).unwrap()
+}
+
 fn rack_of(metadata: &[u8]) -> Option<String> {
     let mut reader = Reader::new(metadata);
     let version = reader.i16().unwrap();
