@@ -37,6 +37,9 @@ pub(crate) struct Unfinished {
     ahead: VecDeque<Range<i64>>,
     /// The newest leader epoch of a finished record; −1 if unknown.
     epoch: i32,
+    /// Where the log was cut short, and the position from which on others may stand behind that; both
+    /// ascend.
+    cuts: Vec<(u64, i64)>,
 }
 
 /// Offsets in a row that are not finished.
@@ -69,6 +72,7 @@ impl Unfinished {
             open_len: 0,
             ahead: VecDeque::new(),
             epoch: -1,
+            cuts: Vec::new(),
         }
     }
 
@@ -89,9 +93,35 @@ impl Unfinished {
         Some(Self { given_epoch: epoch, ahead, epoch: epoch_read, ..new })
     }
 
-    /// Whether a record that was read at this position counts.
-    pub(crate) const fn counts(&self, position: u64) -> bool {
-        self.since <= position
+    /// Up to which offset records count that were read at this position.
+    pub(crate) fn reach(&self, position: u64) -> i64 {
+        let first = self.cuts.iter().find(|&&(from, _)| position < from);
+        match first {
+            _ if position < self.since => i64::MIN,
+            Some(&(_, end)) => end,
+            None => i64::MAX,
+        }
+    }
+
+    /// The log ends at this offset, and what was given out behind it is gone: from this position on
+    /// other records stand there. What is in hand before it stays unfinished. Nothing is done, and
+    /// said so, if nothing was given out behind it.
+    pub(crate) fn cut(&mut self, position: u64, end: i64) -> bool {
+        if end >= self.given_to {
+            return false;
+        }
+        let mut gone: i64 =
+            self.open.split_off(&end).iter().map(|(start, stretch)| stretch.end - start).sum();
+        if let Some(mut last) = self.open.last_entry().filter(|last| last.get().end > end) {
+            gone += last.get().end - end;
+            last.get_mut().end = end;
+        }
+        self.open_len -= gone;
+        (self.given_to, self.given_epoch) = (end, -1);
+        self.ahead.clear();
+        self.cuts.retain(|&(_, before)| before < end);
+        self.cuts.push((position, end));
+        true
     }
 
     /// Whether so many stretches are unfinished that no more should be begun.
@@ -128,8 +158,8 @@ impl Unfinished {
     /// These are in the program's hands; between what was given out before and them nothing is. With
     /// the leader epochs of the record before them and of their last; −1 if unknown.
     pub(crate) fn give(&mut self, offsets: Range<i64>, (epoch_before, last_epoch): (i32, i32)) {
-        if offsets.end <= self.given_to {
-            // Given back, and given again.
+        if offsets.end <= self.given_to || offsets.is_empty() {
+            // Given back, and given again; or offsets that do not ascend, as no log should have them.
             return;
         }
         let start = offsets.start.max(self.given_to);
@@ -165,6 +195,9 @@ impl Unfinished {
 
     /// These are finished; with the leader epoch of their last record. Whether that was new.
     pub(crate) fn finish(&mut self, offsets: Range<i64>, epoch: i32) -> bool {
+        if offsets.is_empty() {
+            return false;
+        }
         let first =
             self.open.range(..=offsets.start).next_back().map_or(offsets.start, |(&at, _)| at);
         let touched: Vec<(i64, Stretch)> = self
@@ -189,7 +222,7 @@ impl Unfinished {
         !touched.is_empty()
     }
 
-    /// Where the work stands: it never goes back.
+    /// Where the work stands: it never goes back, unless the log was cut short.
     pub(crate) fn standing(&self) -> Standing {
         let ahead: i64 = self.ahead.iter().map(|range| range.end - range.start).sum();
         let (offset, leader_epoch) = match self.open.first_key_value() {

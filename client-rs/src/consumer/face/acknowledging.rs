@@ -32,9 +32,10 @@ impl Face {
         }
         let Some(work) = inner.finished.work_on(partition) else { return Ok(()) };
         let epoch = shared.leader_epoch(records.end.saturating_sub(1));
-        let offsets = shared.offset_at(records.start)..shared.reach_of(records.end);
-        let news = work.counts(shared.position) && work.finish(offsets, epoch);
-        if news && inner.note_standing(partition) {
+        let end = shared.reach_of(records.end).min(work.reach(shared.position));
+        if work.finish(shared.offset_at(records.start)..end, epoch)
+            && inner.note_standing(partition)
+        {
             Self::announce(inner);
             self.wake.wake();
         }
@@ -102,7 +103,7 @@ impl Inner {
 
     /// Writes down where the work on a partition stands. Whether that stops or begins the giving out
     /// of its records, of which the machine is to hear.
-    fn note_standing(&mut self, partition: &TopicPartition) -> bool {
+    pub(super) fn note_standing(&mut self, partition: &TopicPartition) -> bool {
         let Some(part) = self.parts.get_mut(partition) else { return false };
         let Some(work) = self.finished.work_on(partition) else { return false };
         let Standing { offset, leader_epoch, beyond } = work.standing();

@@ -71,10 +71,11 @@ impl Finished {
         while !left.is_empty() {
             let (offset, epoch) = (shared.offset_at(left.start), shared.leader_epoch(left.start));
             let Some(until) = work.finished_until(offset, epoch) else {
-                left.end = shared.index_of(work.open_until(offset));
+                left.end = shared.index_of(work.open_until(offset)).max(left.start + 1);
                 break;
             };
-            left.start = shared.index_of(until);
+            // Also where offsets do not ascend it comes to an end.
+            left.start = shared.index_of(until).max(left.start + 1);
         }
         left
     }
@@ -239,8 +240,13 @@ impl Inner {
     }
 
     /// Reading of a partition stands there; what was given out of it before is finished, and does
-    /// not move that back.
+    /// not move that back. Where the program says when it is, what lies before a cut still waits.
     pub(super) fn pass_to(&mut self, partition: &TopicPartition, mark: Mark) {
+        let work = self.finished.work_on(partition);
+        if work.is_some_and(|work| work.cut(mark.jump, mark.offset)) {
+            self.note_standing(partition);
+            return;
+        }
         self.handed.take_if(|handed| handed.shared.partition == *partition);
         self.begin_work(partition, mark);
     }

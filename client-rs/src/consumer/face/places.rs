@@ -55,7 +55,8 @@ impl Face {
     }
 
     /// Drops what is ready of a partition, for a place that is still to be found; the new position's
-    /// number, and the offset that would have been given out next.
+    /// number, and the offset that would have been given out next. What is in the program's hands is
+    /// finished by its next poll, as ever, and not before.
     pub(in crate::consumer) fn cut(
         &self,
         partition: &TopicPartition,
@@ -68,7 +69,10 @@ impl Face {
             Item::Data(_) | Item::Fault(_) => None,
         });
         let given = place.or_else(|| inner.next_of(partition));
+        inner.note_finished();
+        let handed = inner.handed.take();
         inner.drop_ready(std::slice::from_ref(partition));
+        inner.handed = handed;
         let next = inner.id();
         let part = inner.part(partition, position)?;
         part.move_to(next);
@@ -84,6 +88,7 @@ impl Face {
     ) -> Option<Renewed> {
         let (position, given) = self.cut(partition, position)?;
         let mut inner = self.lock();
+        inner.handed.take_if(|handed| handed.shared.partition == *partition);
         inner.finished.remove(partition);
         let lease = inner.id();
         let part = inner.part(partition, position)?;
@@ -106,7 +111,9 @@ impl Inner {
 
     /// Whether something of a partition is to be given out, or is in the program's hands.
     pub(super) fn has_open(&self, partition: &TopicPartition) -> bool {
-        let handed = self.handed.as_ref().filter(|_| self.is_busy());
+        // Where the program says when it is done with a record, no poll is waited for.
+        let polls = !self.finished.is_explicit();
+        let handed = self.handed.as_ref().filter(|_| polls && self.is_busy());
         let current = self.current.as_ref().map(|current| &current.shared);
         let mut given = current.into_iter().chain(handed.map(|handed| &handed.shared));
         let part = self.parts.get(partition);

@@ -121,6 +121,41 @@ fn a_text_holds_what_brokers_take_and_the_first_stretches_if_there_are_more() {
     assert_eq!(next.finished_until(1_000_001, 3), Some(1_000_002));
 }
 
+#[test]
+fn what_a_log_lost_is_in_nobodys_hands_and_what_stands_there_now_counts_by_itself() {
+    let mut work = ten();
+    work.finish(11..12, 3);
+    work.finish(16..18, 3);
+    assert!(!work.cut(2, 20), "nothing was given out behind it");
+    assert!(work.cut(2, 14));
+    assert_eq!((at(&work), work.text().as_deref()), ((10, 2, 1), Some("ottla-finished-1:3:1+1")));
+    work.give(14..18, (3, 4));
+    assert!(!work.finish(15..16.min(work.reach(1)), 3), "it was read before");
+    assert!(work.finish(15..16.min(work.reach(2)), 4));
+    assert_eq!(at(&work), (10, 2, 2));
+    assert!(work.cut(5, 16) && work.cut(7, 12), "again, and then further back");
+    assert_eq!(
+        [0, 1, 4, 6, 7].map(|position| work.reach(position)),
+        [i64::MIN, 12, 12, 12, i64::MAX]
+    );
+    work.finish(10..12, 3);
+    assert_eq!((at(&work), work.text()), ((12, -1, 0), None));
+    work.give(12..20, (4, 5));
+    assert!(work.cut(9, 18));
+    assert_eq!([6, 8, 9].map(|position| work.reach(position)), [12, 18, i64::MAX]);
+}
+
+#[test]
+fn offsets_that_do_not_ascend_are_in_nobodys_hands() {
+    let mut work = ten();
+    #[allow(clippy::reversed_empty_ranges, reason = "a log should not have them, and may")]
+    let back = 25..23;
+    work.give(back.clone(), (3, 3));
+    assert!(!work.finish(back, 3));
+    assert!(!work.finish(12..12, 3));
+    assert_eq!((at(&work), work.text()), ((10, 2, 0), None));
+}
+
 /// Offsets, each with the next one's: some are not in the log.
 fn log(random: &mut Random) -> Vec<(i64, i64)> {
     let mut offsets = vec![100];

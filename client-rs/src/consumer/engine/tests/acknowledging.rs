@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_protocol::record::HEADER_LEN;
+
 use super::script::{Script, part};
 use crate::consumer::batch::Batch;
 use crate::consumer::promise::Promise;
@@ -216,6 +218,58 @@ fn a_log_cut_short_while_it_is_read_keeps_what_is_in_hand_unfinished() {
     let others: Vec<i64> = offsets(&batches).into_iter().filter(|&offset| offset != 3).collect();
     acknowledge(&script, &batches, &others).unwrap();
     assert_eq!(commit(&mut script), (Some(40), String::new()));
+}
+
+#[test]
+fn what_is_in_hand_before_a_log_was_cut_short_is_committed_only_when_it_is_finished() {
+    let mut script = Script::new(EXPLICIT);
+    (0..4).for_each(|_| script.append(0, 4));
+    script.subscribe();
+    let mut batches = Vec::new();
+    while offsets(&batches).len() < 12 {
+        batches.push(script.take(4).unwrap());
+    }
+    acknowledge(&script, &batches, &[0, 3]).unwrap();
+    script.elect(0, 8);
+    script.append(0, 12);
+    script.pass(Duration::from_secs(1));
+    // The last of what is in hand is gone, whatever the program does with it.
+    acknowledge(&script, &batches, &[9, 10, 11]).unwrap();
+    assert_eq!(commit(&mut script), (Some(1), "ottla-finished-1:5:2+1".into()));
+    let rest = take_all(&mut script);
+    assert_eq!(offsets(&rest), (8..20).collect::<Vec<_>>());
+    acknowledge(&script, &batches, &[1, 2, 4, 5, 6]).unwrap();
+    assert_eq!(commit(&mut script), (Some(7), String::new()));
+    // What it holds of the log before is not what stands there now.
+    acknowledge(&script, &batches, &[7, 8]).unwrap();
+    assert_eq!(commit(&mut script), (Some(8), String::new()));
+    acknowledge(&script, &rest, &offsets(&rest)).unwrap();
+    assert_eq!(commit(&mut script), (Some(20), String::new()));
+}
+
+/// A broker need not look at the offsets within a batch that it stores as it came.
+#[test]
+fn records_whose_offsets_do_not_ascend_are_given_once_and_finished_without_harm() {
+    let mut script = Script::new(&[EXPLICIT[0], EXPLICIT[1], ("check.crcs", "false")]);
+    script.append(0, 3);
+    let mut batch = script.logs[&0][0].2.to_vec();
+    batch[23..27].copy_from_slice(&9_i32.to_be_bytes());
+    let mut at = HEADER_LEN;
+    for delta in [9, 8, 5] {
+        batch[at + 3] = 2 * delta;
+        at += 1 + usize::from(batch[at] / 2);
+    }
+    script.logs.insert(0, vec![(0, 10, batch.into())]);
+    script.committed.insert(0, 0);
+    script.texts.insert(0, "ottla-finished-1:5:5+1".into());
+    script.subscribe();
+    let batches: Vec<Batch> = std::iter::from_fn(|| script.take(1)).take(9).collect();
+    assert_eq!(offsets(&batches), [9, 8], "and 5 was finished before");
+    for batch in &batches {
+        script.face.acknowledge(&batch.shared, 0..3).unwrap();
+        script.face.acknowledge(&batch.shared, 1..2).unwrap();
+    }
+    assert_eq!(commit(&mut script), (Some(10), String::new()));
 }
 
 #[test]

@@ -84,6 +84,27 @@ fn under_a_reset_policy_reading_goes_on_where_the_logs_part() {
 }
 
 #[test]
+fn what_is_in_hand_before_the_logs_part_is_not_committed_before_the_next_poll() {
+    let mut script = Script::new(&[("auto.offset.reset", "earliest")]);
+    (0..2).for_each(|_| script.append(0, 5));
+    // Both come in one fetch.
+    let log = script.logs[&0].clone();
+    let both: Vec<u8> = log.iter().flat_map(|(.., batch)| batch.to_vec()).collect();
+    script.logs.insert(0, vec![(0, 10, both.into())]);
+    script.subscribe();
+    assert_eq!(script.offsets(2), [0, 1]);
+    assert_eq!(script.offsets(6), [2, 3, 4, 5, 6, 7]);
+    script.logs.insert(0, log);
+    script.elect(0, 5);
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 2, "2 to 4 are being worked on");
+    script.append(0, 5);
+    assert_eq!(rest(&mut script), [5, 6, 7, 8, 9]);
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 10);
+}
+
+#[test]
 fn a_topic_created_anew_is_read_from_its_beginning() {
     for policy in ["earliest", "latest"] {
         let mut script = reading(policy);
