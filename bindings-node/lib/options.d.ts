@@ -152,8 +152,8 @@ export interface CommonOptions {
   'bootstrap.resolve.timeout.ms'?: number
   /**
    * Where this client stands. Consumers read from a near replica (KIP-392) and tell their group,
-   * whose leader may mind it (KIP-881); producers may prefer near leaders (partitioner.rack.aware).
-   * Default: empty.
+   * which shares out by it unless that is by roundrobin (KIP-881); producers may prefer near
+   * leaders (partitioner.rack.aware). Default: empty.
    */
   clientRack?: string
   /** The same as `clientRack`. */

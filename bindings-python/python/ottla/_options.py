@@ -96,8 +96,8 @@ class CommonOptions(TypedDict, total=False):
     bootstrap_resolve_timeout_ms: int
 
     #: Where this client stands. Consumers read from a near replica (KIP-392) and tell their group,
-    #: whose leader may mind it (KIP-881); producers may prefer near leaders
-    #: (partitioner.rack.aware). Default: empty.
+    #: which shares out by it unless that is by roundrobin (KIP-881); producers may prefer near
+    #: leaders (partitioner.rack.aware). Default: empty.
     client_rack: str
 
     #: Size of a socket's buffer for sending; -1 is what the system chooses, and changes as it sees

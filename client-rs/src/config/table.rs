@@ -177,7 +177,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row(Common, "bootstrap.resolve.timeout.ms", "bootstrap_resolve_timeout", millis(0), Some("0"),
         "A client that cannot look up any name in bootstrap.servers for so long is at its end: its calls fail with InvalidOption (KIP-909). 0 sets no end: names are looked up again at each attempt to connect. Kafka's own client looks them up as it is made, and is not made if that fails."),
     row(Common, "client.rack", "client_rack", Text, Some(""),
-        "Where this client stands. Consumers read from a near replica (KIP-392) and tell their group, whose leader may mind it (KIP-881); producers may prefer near leaders (partitioner.rack.aware)."),
+        "Where this client stands. Consumers read from a near replica (KIP-392) and tell their group, which shares out by it unless that is by roundrobin (KIP-881); producers may prefer near leaders (partitioner.rack.aware)."),
     row(Common, "send.buffer.bytes", "send_buffer", Int { min: -1, max: INT_MAX }, Some("-1"),
         "Size of a socket's buffer for sending; -1 is what the system chooses, and changes as it sees fit. Kafka's default is 131072."),
     row(Common, "receive.buffer.bytes", "receive_buffer", Int { min: -1, max: INT_MAX }, Some("-1"),

@@ -8,13 +8,21 @@ use super::{Layout, Member, NO_GENERATION, Share, no_shares, readers};
 use crate::record::TopicPartition;
 use crate::state::hash::HashMap;
 
+mod racks;
+
+use racks::Near;
+
 /// Leaves with each member what it has, gives the rest to whoever has least, and then moves
-/// partitions until nobody could have two more than one who might take one of them.
+/// partitions until nobody could have two more than one who might take one of them. Where racks are
+/// told, shares that are as even then come as near to their readers as they can.
 pub(super) fn assign(members: &[&Member], layout: &Layout) -> Vec<Share> {
     let mut table = Table::new(members, layout);
     table.claim(members);
     table.give_out();
     table.level();
+    if let Some(near) = table.near.take() {
+        racks::align(&mut table, &near);
+    }
     table.shares(members)
 }
 
@@ -67,6 +75,8 @@ struct Table {
     loads: Vec<usize>,
     /// Which partitions of each topic each member has.
     held: Vec<BTreeMap<usize, Vec<usize>>>,
+    /// Nothing if racks make no difference.
+    near: Option<Near>,
 }
 
 impl Table {
@@ -77,9 +87,10 @@ impl Table {
             let wanted = !parts.is_empty() && !readers.is_empty();
             wanted.then(|| Topic { name: Arc::clone(name), readers, parts })
         };
-        let topics = layout.counts().filter_map(topic).collect();
+        let topics: Vec<Topic> = layout.counts().filter_map(topic).collect();
+        let near = Near::new(members, layout, &topics);
         let (loads, held) = (vec![0; members.len()], vec![BTreeMap::new(); members.len()]);
-        Self { topics, loads, held }
+        Self { topics, loads, held, near }
     }
 
     /// Leaves what is still to be read with who reads it. Of two who say so the one of the newer
@@ -125,7 +136,10 @@ impl Table {
                     continue;
                 }
                 let readers = self.topics.get(at).map_or(&[][..], |topic| &topic.readers);
-                if let Some(&place) = readers.iter().min_by_key(|&&place| self.load(place)) {
+                let near = self.near.as_ref();
+                let far = |place| near.is_some_and(|near| !near.is(at, number, place));
+                let least = |&&place: &&usize| (self.load(place), far(place));
+                if let Some(&place) = readers.iter().min_by_key(least) {
                     self.put(at, number, place);
                 }
             }
@@ -197,7 +211,12 @@ impl Table {
         };
         let held = self.held.get(giver).and_then(|held| held.get(&at));
         let chosen = held.and_then(|held| held.iter().copied().max_by_key(|&n| (rank(n), n)));
-        let Some(number) = chosen else { return };
+        if let Some(number) = chosen {
+            self.hand(at, number, giver, taker);
+        }
+    }
+
+    fn hand(&mut self, at: usize, number: usize, giver: usize, taker: usize) {
         if let Some(held) = self.held.get_mut(giver)
             && let Some(numbers) = held.get_mut(&at)
         {
