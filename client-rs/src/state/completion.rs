@@ -174,7 +174,11 @@ impl Completion {
             Outcome::Stored { base_offset, append_time } => Some(Ok(Delivery {
                 topic: Arc::clone(&self.topic),
                 partition: self.partition,
-                offset: if *base_offset < 0 { -1 } else { base_offset + i64::from(index) },
+                offset: match *base_offset {
+                    // What the broker says may be any number.
+                    base @ 0.. => base.saturating_add(i64::from(index)),
+                    _ => -1,
+                },
                 timestamp: if *append_time < 0 { timestamp } else { *append_time },
             })),
             Outcome::Failed(error) => Some(Err(error.clone())),

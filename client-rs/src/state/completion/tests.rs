@@ -54,6 +54,13 @@ fn a_duplicate_and_an_append_time_hold_for_the_whole_batch() {
 }
 
 #[test]
+fn an_offset_at_the_end_of_all_numbers_is_no_panic() {
+    let batch = Completion::new(1, &"t".into(), 0);
+    batch.resolve(stored(i64::MAX));
+    assert_eq!(offset(&batch, 1), i64::MAX);
+}
+
+#[test]
 fn one_task_that_waits_for_all_records_of_a_batch_is_woken_once() {
     let batch = Completion::new(1, &"t".into(), 0);
     let (count, who) = task();

@@ -265,12 +265,14 @@ impl Batch {
         let left = self.half(left, share, memory)?;
         let right = self.half(right, usize::MAX, memory)?;
         let mut halves = [left, right];
-        if let Some(sequence) = self.sequence {
-            let [left, right] = &mut halves;
-            left.seal(Some(sequence)).ok()?;
-            let base = sequence_after(sequence.base, left.records());
-            right.seal(Some(Sequence { base, ..sequence })).ok()?;
-        }
+        // They go out again as they are: nothing seals them later.
+        let [left, right] = &mut halves;
+        let behind = |first: Sequence| {
+            let base = sequence_after(first.base, left.records());
+            Sequence { base, ..first }
+        };
+        right.seal(self.sequence.map(behind)).ok()?;
+        left.seal(self.sequence).ok()?;
         Some((halves, forward))
     }
 
@@ -402,10 +404,7 @@ mod tests {
             whole.seal(None).unwrap();
             let before = memory.used();
             let (mut parts, mut found) = (vec![whole], Vec::new());
-            while let Some(mut part) = parts.pop() {
-                if part.header.is_empty() {
-                    part.seal(None).unwrap();
-                }
+            while let Some(part) = parts.pop() {
                 if let Some((halves, _)) = part.split(&memory, || 1) {
                     parts.extend(halves.into_iter().rev());
                 } else {

@@ -272,7 +272,8 @@ impl Queue {
         let head = index == 0;
         let repairing = self.repair != Repair::None;
         let Some(batch) = self.sent.get_mut(index) else { return };
-        self.known |= matches!(verdict, Verdict::Stored { .. });
+        // Of a log that has become another one meanwhile it tells nothing.
+        self.known |= !repairing && matches!(verdict, Verdict::Stored { .. });
         if matches!(batch.state, State::Expired) {
             // Its waiters were told. If it is stored after all, nothing is missing.
             batch.state = match verdict {

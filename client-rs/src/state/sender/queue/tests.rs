@@ -442,6 +442,25 @@ fn without_idempotence_a_lost_count_is_an_error_and_sequences_are_none() {
 }
 
 #[test]
+fn without_idempotence_a_batch_too_large_goes_on_in_halves_too() {
+    let mut trial = Trial::new();
+    trial.numbering = Numbering::Off;
+    let whole = trial.take(2);
+    trial.send();
+    trial.code(whole, ErrorCode::MESSAGE_TOO_LARGE);
+    for value in ["1/0", "1/1"] {
+        let out = trial.send();
+        assert_eq!((out.len(), out[0].sequence), (1, -1));
+        let wire = Bytes::from(out[0].bytes.clone());
+        let records = Wire::parse(&wire).unwrap().records(1 << 20).unwrap();
+        let values: Vec<_> = records.iter().map(|record| record.unwrap().value.unwrap()).collect();
+        assert_eq!(values, [value.as_bytes()]);
+        trial.stored(out[0].id);
+    }
+    assert!(trial.queue.is_empty());
+}
+
+#[test]
 fn retries_end_where_the_option_says() {
     let mut trial = Trial::new();
     trial.queue.limits.retries = 2;
@@ -500,6 +519,20 @@ fn a_log_that_knows_nothing_of_a_producer_gets_one_batch_at_a_time() {
     let sent = trial.send();
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].id, sent[0].epoch, sent[0].sequence), (ids[0], 1, 0));
+    trial.stored(ids[0]);
+    assert_eq!(trial.sent_ids(), [ids[1]]);
+}
+
+/// Its answer was on its way when the topic was made anew.
+#[test]
+fn a_batch_that_the_old_log_stored_tells_nothing_of_the_new_one() {
+    let mut trial = Trial::new();
+    let id = trial.take(1);
+    trial.send();
+    trial.queue.handle_new_log();
+    trial.stored(id);
+    let ids = [trial.take(1), trial.take(1)];
+    assert_eq!(trial.sent_ids(), [ids[0]]);
     trial.stored(ids[0]);
     assert_eq!(trial.sent_ids(), [ids[1]]);
 }
