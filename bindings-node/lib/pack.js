@@ -58,7 +58,9 @@ class Packer {
     this.#reserveNumbers(RECORD_NUMBERS)
     this.numbers[at] = this.#put(key, 'a key')
     this.numbers[at + 1] = this.#put(value, 'a value')
-    this.numbers[at + 2] = headers === undefined || headers === null ? 0 : this.#putHeaders(headers)
+    // Before its place is looked up: the numbers move when they grow.
+    const count = headers === undefined || headers === null ? 0 : this.#putHeaders(headers)
+    this.numbers[at + 2] = count
     this.numbers[at + 3] = partitionOf(partition)
     this.#putTime(at + 4, timestamp)
   }

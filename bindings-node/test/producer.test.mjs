@@ -81,6 +81,17 @@ test('headers keep their order and repeats, and are sent on unchanged', async (t
   assert.deepEqual([...again.headers], bytes(entries))
 })
 
+test('a record may have more headers than what they are packed in has room for at first', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  const headers = Array.from({ length: 5000 }, (_, at) => [`${at}`, null])
+  const report = await producer.sendMany(topic, [{ value: 'a', headers }, 'b'])
+  assert.ok(report.ok)
+  await producer.send(topic, 'c', { headers })
+  const records = await readRecords(place.consumer(t, topic), 3)
+  assert.deepEqual(records.map(({ value, headers }) => [String(value), headers.size]), [['a', 5000], ['b', 0], ['c', 5000]])
+})
+
 test('a time of zero is 1970, one that is not set is now, and bad ones are refused', async (t) => {
   const topic = await place.topic()
   const producer = place.producer(t)
