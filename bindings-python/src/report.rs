@@ -32,7 +32,7 @@ enum State {
     /// Some records found no room yet.
     Begun(Begun),
     OnTheirWay(SentMany),
-    Ended(Vec<Outcome>),
+    Ended(Arc<[Outcome]>),
 }
 
 impl State {
@@ -55,7 +55,7 @@ impl State {
         match self {
             Self::Begun(..) => Poll::Pending,
             Self::OnTheirWay(sent) => {
-                Pin::new(sent).poll(cx).map(|outcomes| *self = Self::Ended(outcomes))
+                Pin::new(sent).poll(cx).map(|outcomes| *self = Self::Ended(outcomes.into()))
             }
             Self::Ended(_) => Poll::Ready(()),
         }
@@ -144,7 +144,7 @@ impl Report {
         core: &Producer,
     ) -> PyResult<Option<impl Future<Output = Result<(), Error>> + Send + use<>>> {
         let state = self.0.get(py)?;
-        let held = std::mem::replace(&mut *lock(state), State::Ended(Vec::new()));
+        let held = std::mem::replace(&mut *lock(state), State::Ended(Arc::default()));
         let (next, waits) = match held {
             State::Begun(mut begun) => match begun.go_on(py, core) {
                 Ok(false) => (State::OnTheirWay(begun.sent), Ok(false)),
@@ -170,10 +170,13 @@ impl Report {
             if !matches!(*lock(state), State::Ended(_)) {
                 wait::block_on(py, poll_fn(|cx| lock(state).poll(cx)), None)?;
             }
-            match &*lock(state) {
-                State::Ended(outcomes) => look(outcomes),
-                State::Begun(..) | State::OnTheirWay(_) => look(&[]),
-            }
+            let outcomes = match &*lock(state) {
+                State::Ended(outcomes) => Arc::clone(outcomes),
+                State::Begun(..) | State::OnTheirWay(_) => Arc::default(),
+            };
+            // Not under the lock: Python may run anything meanwhile, and let another thread go on
+            // that wants it.
+            look(&outcomes)
         })
     }
 

@@ -49,6 +49,24 @@ def test_a_consumer_needs_a_group_to_subscribe():
         ottla.Consumer("localhost:9092", topics="orders")
 
 
+def test_a_report_can_be_asked_while_its_errors_are_made(producer, topic, monkeypatch):
+    # What is run then is anybody's: a class, a finaliser, another thread.
+    seen = []
+
+    class Asking(ottla.InvalidTimestampError):
+        def __init__(self, *args):
+            super().__init__(*args)
+            seen.append(len(report))
+
+    report = producer.send_many(topic, [ottla.Record(b"v", timestamp=-1), b"w"])
+    report.wait(100)
+    monkeypatch.setitem(ottla._errors.BY_NUMBER, Asking.number, Asking)
+    assert isinstance(report.errors[0], Asking)
+    with pytest.raises(Asking):
+        report[0]
+    assert seen == [2, 2]
+
+
 def test_nobody_listening_is_told_with_the_address():
     # It is taken, so that nobody else will ever listen there.
     with socket.socket() as taken:
