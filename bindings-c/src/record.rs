@@ -203,23 +203,16 @@ impl ottla_record_t {
             let why = format_args!("is {}: make the record by OTTLA_RECORD", self.size);
             return Err(refused(what, why));
         }
+        // What is no partition and no time is for the core to refuse.
         let partition = match self.partition {
             0 if zeroed => None,
             OTTLA_PARTITION_ANY => None,
-            partition @ 0.. => Some(partition),
-            partition => {
-                let why = format_args!("is {partition}: no partition has that number");
-                return Err(refused(format_args!("{called}.partition"), why));
-            }
+            partition => Some(partition),
         };
         let timestamp = match self.timestamp {
             0 if zeroed => None,
             OTTLA_TIMESTAMP_NOW => None,
-            timestamp @ 0.. => Some(timestamp),
-            timestamp => {
-                let why = format_args!("is {timestamp}: a record's time is not before 1970");
-                return Err(refused(format_args!("{called}.timestamp"), why));
-            }
+            timestamp => Some(timestamp),
         };
         // SAFETY: this function's contract.
         let (topic, key, value) = unsafe {

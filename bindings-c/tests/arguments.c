@@ -165,10 +165,15 @@ static void odd_records_are_refused(void)
     CHECK_ERROR(send(&record), BAD, "`record.size` is 3");
     record = good;
     record.partition = -2;
-    CHECK_ERROR(send(&record), BAD, "`record.partition` is -2");
+    CHECK_ERROR(send(&record), OTTLA_ERR_INVALID_PARTITION, "partition");
     record = good;
     record.timestamp = INT64_MIN;
-    CHECK_ERROR(send(&record), BAD, "`record.timestamp` is -9223372036854775808");
+    CHECK_ERROR(send(&record), OTTLA_ERR_INVALID_TIMESTAMP, "none before it");
+    ottla_result_t told;
+    ottla_error_t *error = ottla_producer_send_many(producer, &record, 1, &told);
+    CHECK(told.code == OTTLA_ERR_INVALID_TIMESTAMP && told.outcome == OTTLA_OUTCOME_NOT_SENT);
+    CHECK(ottla_error_topic(told.error) && !strcmp(ottla_error_topic(told.error), "edges"));
+    ottla_error_free(error);
     record = good;
     record.key.len = 5;
     CHECK_ERROR(send(&record), BAD, "`record.key` is NULL, but its length is 5");
