@@ -254,6 +254,17 @@ fn a_closed_face_refuses_for_the_reason_it_was_closed_for() {
 }
 
 /// Whatever else is in use, so that they never wait for the room that they hold themselves.
+/// Nobody would end it any more.
+#[test]
+fn a_record_of_an_unknown_topic_is_refused_once_no_more_are_looked_for() {
+    let face = face("");
+    send(&face, &Record::to("t").value("v")).unwrap();
+    face.close_staging();
+    face.fail_staged("t", &Error::closed());
+    assert_eq!(refused(&face, &Record::to("t").value("v")), ErrorKind::Closed);
+    assert!(face.staged().is_empty());
+}
+
 #[test]
 fn records_whose_topic_becomes_known_take_no_more_than_they_took_before() {
     let headers = [Header::new("a", b""), Header { key: "", value: None }];

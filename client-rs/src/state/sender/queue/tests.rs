@@ -416,6 +416,24 @@ fn an_expired_batch_before_one_that_was_stored_needs_no_new_epoch() {
 }
 
 #[test]
+fn at_the_end_what_is_stored_counts_as_that_and_what_was_told_is_not_told_again() {
+    let mut trial = Trial::new();
+    let end = |_: &Batch| Error::new(ErrorKind::Closed, "the end");
+    let ids = [trial.take(1), trial.take(1)];
+    trial.send();
+    trial.stored(ids[1]);
+    trial.queue.fail_all(end);
+    assert_eq!(trial.ended(), [(ids[0], Some(Outcome::PossiblyPersisted)), (ids[1], None)]);
+    let late = trial.take(1);
+    trial.send();
+    trial.wait(Duration::from_mins(2));
+    trial.expire();
+    assert_eq!(trial.ended(), [(late, Some(Outcome::PossiblyPersisted))]);
+    trial.queue.fail_all(end);
+    assert_eq!(trial.ended(), []);
+}
+
+#[test]
 fn the_last_epoch_is_followed_by_a_new_producer_id() {
     let mut trial = Trial::new();
     trial.numbering = Numbering::By { producer_id: 7, epoch: i16::MAX };

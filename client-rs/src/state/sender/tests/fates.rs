@@ -69,6 +69,19 @@ fn records_nobody_holds_a_token_of_are_reported_once() {
 }
 
 #[test]
+fn a_record_nobody_holds_that_is_late_on_its_way_is_reported_once() {
+    let mut trial = Trial::ready("", &[1]);
+    drop(trial.send("a"));
+    let sent = trial.produced();
+    trial.wait(120_000);
+    let unreported = trial.face.take_unreported(None);
+    let outcome = unreported.first.and_then(|error| error.outcome());
+    assert_eq!((unreported.count, outcome), (1, Some(Outcome::PossiblyPersisted)));
+    trial.lose(&sent[0], true);
+    assert_eq!(trial.face.take_unreported(None).count, 0, "it was told");
+}
+
+#[test]
 fn a_failed_machine_tells_all_who_wait() {
     let mut trial = Trial::ready("", &[1]);
     let token = trial.send("a");

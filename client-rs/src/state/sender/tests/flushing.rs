@@ -57,6 +57,22 @@ fn a_flush_waits_for_records_of_a_topic_not_known_yet() {
 }
 
 #[test]
+fn a_flush_waits_for_the_halves_of_a_batch_that_is_too_large() {
+    let mut trial = Trial::ready("", &[1]);
+    let tokens = [trial.send("a"), trial.send("b")];
+    let signal = trial.flush();
+    let sent = trial.produced();
+    trial.refuse(&sent[0], ErrorCode::MESSAGE_TOO_LARGE);
+    for (token, offset) in tokens.iter().zip(1..) {
+        assert!(token.is_open() && !signal.is_set());
+        let half = trial.produced();
+        trial.store(&half[0], offset);
+        assert_eq!(token.delivery().offset, offset);
+    }
+    assert!(signal.is_set());
+}
+
+#[test]
 fn closing_delivers_what_it_can_and_ends() {
     let mut trial = Trial::ready("linger.ms=10000", &[1]);
     trial.send("a");
