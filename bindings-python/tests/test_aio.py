@@ -104,6 +104,44 @@ def test_over_budget_sends_wait_in_order_and_the_loop_goes_on(broker, topic):
     run(main())
 
 
+def test_a_close_sends_what_waits_for_room(broker, topic):
+    async def main():
+        producer = ottla.AsyncProducer(broker.address, buffer_memory=1 << 20, batch_size=16_384)
+        sends = [producer.send(topic, b"x" * 1000) for _ in range(4000)]
+        await producer.close()
+        assert [(await sending).offset for sending in sends] == list(range(4000))
+
+    run(main())
+
+
+def test_a_record_that_is_given_up_while_it_waits_for_room_is_not_sent(name):
+    async def main():
+        async with ottla.Broker(auto_create_topics_enable=False) as own:
+            options = {"buffer_memory": 1 << 20, "max_block": 600_000, "delivery_timeout": 600_000}
+            async with ottla.AsyncProducer(own.address, **options) as producer:
+                taken_at_once = 0
+                with pytest.raises(ottla.BufferFullError):
+                    while True:
+                        producer.try_send(name, b"x" * 1000)
+                        taken_at_once += 1
+                sends = [producer.send(name, b"x" * 1000) for _ in range(3)]
+
+                async def wait(sending):
+                    return await sending
+
+                waiting = [asyncio.create_task(wait(sending)) for sending in sends]
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                # The one whose turn it is, and one behind it.
+                for given_up in waiting[:2]:
+                    given_up.cancel()
+                own.create_topic(name, 1)
+                assert (await waiting[2]).offset == taken_at_once
+                assert all(given_up.cancelled() for given_up in waiting[:2])
+
+    run(main())
+
+
 def test_a_send_that_finds_no_room_in_time_fails(topic):
     async def main():
         options = {"buffer_memory": 1 << 20, "batch_size": 16_384}
@@ -143,6 +181,13 @@ def test_all_records_of_a_send_many_have_max_block_together(name):
         with pytest.raises(ottla.BufferFullError):
             while True:
                 producer.try_send(name, b"x" * 1000)
+        began = time.monotonic()
+        sends = [producer.send(name, b"x" * 1000) for _ in range(1000)]
+        for sending in sends:
+            with pytest.raises(ottla.BufferFullError):
+                await sending
+        # Each has its own from its send on: one after the other they would take 17 minutes.
+        assert time.monotonic() - began < 100
         began = time.monotonic()
         rows = [b"x" * 1000] * 10_000
         for report in await asyncio.gather(*[producer.send_many(name, rows) for _ in range(2)]):
@@ -440,7 +485,8 @@ def test_a_timeout_is_a_number_of_seconds_from_0_on(broker, topic, timeout):
                         await call(timeout=timeout)
                 with pytest.raises(ottla.InvalidArgumentError):
                     await anext(reader.batches(timeout=timeout))
-                # Nothing was closed by it.
+                # Nothing was closed by it, nor left open at the interpreter's end.
+                assert {producer._native, reader._native} <= set(ottla._process._open)
                 assert (await producer.send(topic, b"v")).offset == 1
                 await taken(reader, 2)
 
