@@ -254,6 +254,17 @@ fn a_closed_face_refuses_for_the_reason_it_was_closed_for() {
 }
 
 /// Whatever else is in use, so that they never wait for the room that they hold themselves.
+/// Nobody would take it any more.
+#[test]
+fn a_slot_that_is_closed_takes_no_record() {
+    let face = face("");
+    let topic = topic("t", 1);
+    face.publish([Arc::clone(&topic)]);
+    topic.slots[0].close();
+    assert_eq!(refused(&face, &Record::to("t").value("v")), ErrorKind::Closed);
+    assert_eq!(values(&topic, 0), [""; 0]);
+}
+
 /// Nobody would end it any more.
 #[test]
 fn a_record_of_an_unknown_topic_is_refused_once_no_more_are_looked_for() {
