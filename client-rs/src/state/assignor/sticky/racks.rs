@@ -77,10 +77,17 @@ impl Near {
 
     /// Whether a partition stands in a member's rack.
     pub(super) fn is(&self, at: usize, number: usize, place: usize) -> bool {
+        self.is_in(self.set(at, number), place)
+    }
+
+    fn set(&self, at: usize, number: usize) -> &[bool] {
         let set = self.parts.get(at).and_then(|row| row.get(number));
-        let set = set.and_then(|&set| self.sets.get(set));
+        set.and_then(|&set| self.sets.get(set)).map_or(&[][..], Vec::as_slice)
+    }
+
+    fn is_in(&self, set: &[bool], place: usize) -> bool {
         let rack = self.racks.get(place).copied().flatten();
-        set.zip(rack).and_then(|(set, rack)| set.get(rack).copied()).unwrap_or(false)
+        rack.and_then(|rack| set.get(rack).copied()).unwrap_or(false)
     }
 }
 
@@ -93,24 +100,47 @@ pub(super) fn align(table: &mut Table, near: &Near) {
     let size = table.loads.len();
     let mut gains: Vec<Vec<i64>> = (0..size).map(|giver| row(table, near, giver)).collect();
     let mut steps = 0;
+    swap(table, near, &mut gains, &mut steps);
     while steps < STEPS_MAX {
         let rounds = rounds(table, &gains, &mut steps);
         if rounds.is_empty() {
             return;
         }
         for round in rounds {
-            let passes: Vec<Pass> = round
-                .iter()
-                .filter_map(|&(giver, taker)| best(table, near, giver, taker))
-                .collect();
-            for &(at, number, giver, taker) in &passes {
-                table.hand(at, number, giver, taker);
+            pass_round(table, near, &mut gains, &round);
+        }
+    }
+}
+
+/// Has each two members swap while it is a gain. Most rounds are of two, which need no search.
+fn swap(table: &mut Table, near: &Near, gains: &mut [Vec<i64>], steps: &mut usize) {
+    let size = gains.len();
+    let gain = |gains: &[Vec<i64>], giver: usize, taker: usize| {
+        gains.get(giver).and_then(|row| row.get(taker)).copied().filter(|&gain| gain != NO_WAY)
+    };
+    for one in 0..size {
+        for other in one + 1..size {
+            while let (Some(there), Some(back)) = (gain(gains, one, other), gain(gains, other, one))
+                && there + back > 0
+                && *steps < STEPS_MAX
+            {
+                pass_round(table, near, gains, &[(one, other), (other, one)]);
+                *steps += size * (table.load(one) + table.load(other));
             }
-            for place in round.into_iter().flat_map(|(giver, taker)| [giver, taker]) {
-                if let Some(gains) = gains.get_mut(place) {
-                    *gains = row(table, near, place);
-                }
-            }
+        }
+    }
+}
+
+/// Has each giver of a round pass on what brings most, and looks anew at what these members have.
+fn pass_round(table: &mut Table, near: &Near, gains: &mut [Vec<i64>], round: &[(usize, usize)]) {
+    let best = |&(giver, taker): &(usize, usize)| best(table, near, giver, taker);
+    let passes: Vec<Pass> = round.iter().filter_map(best).collect();
+    for (at, number, giver, taker) in passes {
+        table.hand(at, number, giver, taker);
+    }
+    for &place in round.iter().flat_map(|(giver, taker)| [giver, taker]) {
+        if let Some(gains) = gains.get_mut(place) {
+            *gains = row(table, near, place);
         }
     }
 }
@@ -125,14 +155,25 @@ fn worth(table: &Table, near: &Near, at: usize, number: usize, place: usize) -> 
 fn row(table: &Table, near: &Near, giver: usize) -> Vec<i64> {
     let mut row = vec![NO_WAY; table.loads.len()];
     for (&at, numbers) in table.held.get(giver).into_iter().flatten() {
+        let readers = table.topics.get(at).map_or(&[][..], |topic| &topic.readers);
         for &number in numbers {
             let now = worth(table, near, at, number, giver);
-            for &taker in table.topics.get(at).into_iter().flat_map(|topic| &topic.readers) {
-                if let Some(gain) = row.get_mut(taker).filter(|_| taker != giver) {
-                    *gain = (*gain).max(worth(table, near, at, number, taker) - now);
+            let set = near.set(at, number);
+            for &taker in readers {
+                if let Some(gain) = row.get_mut(taker) {
+                    *gain = (*gain).max(if near.is_in(set, taker) { NEAR - now } else { -now });
                 }
             }
+            let home = table.part(at, number).and_then(|part| part.before);
+            if let Some(home) = home.filter(|home| readers.contains(home))
+                && let Some(gain) = row.get_mut(home)
+            {
+                *gain = (*gain).max(worth(table, near, at, number, home) - now);
+            }
         }
+    }
+    if let Some(gain) = row.get_mut(giver) {
+        *gain = NO_WAY;
     }
     row
 }
