@@ -248,7 +248,7 @@ impl Consumer {
         let promise = self.begin_lookup(partitions, timeout)?;
         let what = "looking committed offsets up";
         let found = promise.wait(timeout.saturating_add(SLACK), what)?;
-        Ok(in_order(partitions, &found))
+        in_order(partitions, &found)
     }
 
     /// The same for tasks, within `default.api.timeout.ms`.
@@ -260,7 +260,7 @@ impl Consumer {
         let partitions = partitions.to_vec();
         async move {
             let found = Promised(promise?).await?;
-            Ok(in_order(&partitions, &found))
+            in_order(&partitions, &found)
         }
     }
 
@@ -273,7 +273,7 @@ impl Consumer {
         let promise = self.begin_lookup(partitions, timeout)?;
         let what = "looking committed offsets up";
         let found = promise.wait(timeout.saturating_add(SLACK), what)?;
-        Ok(with_metadata(partitions, &found))
+        with_metadata(partitions, &found)
     }
 
     /// The same for tasks, within `default.api.timeout.ms`.
@@ -285,7 +285,7 @@ impl Consumer {
         let partitions = partitions.to_vec();
         async move {
             let found = Promised(promise?).await?;
-            Ok(with_metadata(&partitions, &found))
+            with_metadata(&partitions, &found)
         }
     }
 
@@ -305,22 +305,60 @@ impl Consumer {
     }
 }
 
-fn in_order(partitions: &[TopicPartition], found: &CommittedOffsets) -> Vec<Committed> {
-    let offset = |partition: &TopicPartition| {
-        found.get(partition).and_then(Option::as_ref).map(|committed| committed.offset)
-    };
-    partitions.iter().map(|partition| (partition.clone(), offset(partition))).collect()
+fn in_order(
+    partitions: &[TopicPartition],
+    found: &CommittedOffsets,
+) -> Result<Vec<Committed>, Error> {
+    let offset =
+        |at: &TopicPartition| Ok((at.clone(), told(at, found)?.map(|committed| committed.offset)));
+    partitions.iter().map(offset).collect()
 }
 
 fn with_metadata(
     partitions: &[TopicPartition],
     found: &CommittedOffsets,
-) -> Vec<CommittedWithMetadata> {
+) -> Result<Vec<CommittedWithMetadata>, Error> {
     let named = |committed: &lookups::Committed| OffsetAndMetadata {
         offset: committed.offset,
         leader_epoch: Some(committed.leader_epoch).filter(|&epoch| epoch >= 0),
         metadata: committed.metadata.as_deref().unwrap_or_default().to_owned(),
     };
-    let of = |at: &TopicPartition| found.get(at).and_then(Option::as_ref).map(named);
-    partitions.iter().map(|partition| (partition.clone(), of(partition))).collect()
+    let of = |at: &TopicPartition| Ok((at.clone(), told(at, found)?.map(named)));
+    partitions.iter().map(of).collect()
+}
+
+/// What is committed for a partition. No word of it is not the word that nothing is.
+fn told<'a>(
+    partition: &TopicPartition,
+    found: &'a CommittedOffsets,
+) -> Result<Option<&'a lookups::Committed>, Error> {
+    found.get(partition).map(Option::as_ref).ok_or_else(|| {
+        let text = format!("the coordinator tells no offset of {partition}");
+        Error::new(ErrorKind::Protocol, text)
+            .with_topic(&partition.topic)
+            .with_partition(partition.partition)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_of_a_partition_is_not_the_word_that_nothing_is_committed_for_it() {
+        let [none, some, untold] = [0, 1, 2].map(|index| TopicPartition::new("t", index));
+        let five = lookups::Committed { offset: 5, leader_epoch: -1, metadata: None };
+        let found: CommittedOffsets =
+            [(none.clone(), None), (some.clone(), Some(five))].into_iter().collect();
+        let both = [some.clone(), none.clone()];
+        assert_eq!(in_order(&both, &found).unwrap(), [(some, Some(5)), (none.clone(), None)]);
+        assert_eq!(with_metadata(&both, &found).unwrap()[0].1, Some(OffsetAndMetadata::new(5)));
+        for fault in [
+            in_order(&[none.clone(), untold.clone()], &found).map(drop),
+            with_metadata(&[none, untold], &found).map(drop),
+        ] {
+            let error = fault.expect_err("nothing was told of it");
+            assert_eq!((error.kind(), error.partition()), (ErrorKind::Protocol, Some(2)));
+        }
+    }
 }

@@ -140,3 +140,39 @@ impl Coordinator {
         self.state = State::Unknown { retry_at };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::state::backoff::Backoff;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "an origin for virtual time")]
+    fn a_coordinator_that_is_found_and_lost_again_and_again_is_not_asked_for_in_a_loop() {
+        let backoff = Backoff::new((Duration::from_millis(100), Duration::from_secs(1)));
+        let (mut now, mut tokens) = (Instant::now(), Tokens::default());
+        let mut coordinator = Coordinator::new(Pace::new(backoff, 1), now);
+        let find = |coordinator: &mut Coordinator, tokens: &mut Tokens, now| {
+            let token = coordinator.poll_request(tokens, now).expect("a question is due");
+            let answer = CoordinatorAnswer { error: ErrorCode::NONE, node: 3 };
+            coordinator.handle_answer(token, Ok(answer), now);
+            assert_eq!(coordinator.node(), Some(3));
+        };
+        find(&mut coordinator, &mut tokens, now);
+        coordinator.handle_lost(now);
+        find(&mut coordinator, &mut tokens, now);
+        for pause in [150, 300, 600] {
+            coordinator.handle_lost(now);
+            assert_eq!(coordinator.poll_request(&mut tokens, now), None, "{pause}");
+            assert!(coordinator.poll_timeout(now).is_some());
+            now += Duration::from_millis(2 * pause);
+            find(&mut coordinator, &mut tokens, now);
+        }
+        // Once it has answered as one, the next loss is looked into at once.
+        coordinator.handle_alive();
+        coordinator.handle_lost(now);
+        find(&mut coordinator, &mut tokens, now);
+    }
+}

@@ -14,6 +14,7 @@ mod pausing;
 mod positions;
 mod refusals;
 mod script;
+mod waking;
 
 use std::time::Duration;
 

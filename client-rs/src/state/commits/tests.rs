@@ -173,6 +173,7 @@ fn a_lost_connection_or_a_partition_left_out_is_tried_again() {
     bench.pass(Duration::from_millis(150));
     let (token, _) = bench.ask().unwrap();
     bench.answer(token, &[]);
+    assert_eq!(bench.ask(), None, "not in a loop");
     bench.pass(Duration::from_millis(300));
     let (token, _) = bench.ask().unwrap();
     bench.answer(token, &[(0, ErrorCode::NONE)]);
@@ -332,4 +333,65 @@ fn what_became_of_a_commit_is_settled_once_nothing_waits_behind_it() {
     assert_eq!(settled(&mut bench), [(vec![], vec![1])]);
     bench.push(0, mark(1, 4));
     assert_eq!(settled(&mut bench), [(vec![(0, 4)], vec![])], "it was committed already");
+}
+
+#[test]
+fn what_the_program_left_is_committed_after_a_fault_unless_another_has_the_partition() {
+    let later = [(0, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)];
+    let end = |bench: &mut Bench| {
+        bench.pass(Duration::from_secs(2));
+        bench.ask()
+    };
+    let mut bench = Bench::new();
+    bench.push(0, mark(1, 5));
+    let (token, _) = bench.ask().unwrap();
+    bench.commits.handle_left(&part(0));
+    bench.answer(token, &later);
+    assert!(bench.commits.is_left_open(&part(0)));
+    let (token, sent) = end(&mut bench).expect("nobody else has it");
+    assert_eq!(sent, [(0, 5)]);
+    bench.commits.drop_left(&Which::All);
+    bench.answer(token, &later);
+    assert_eq!((bench.events(), end(&mut bench)), (vec!["1 lost 1".to_owned()], None));
+
+    bench.commits.handle_leased(&part(0), 2);
+    let id = bench.push(0, mark(2, 7));
+    let (token, _) = bench.ask().unwrap();
+    bench.commits.handle_left(&part(0));
+    bench.commits.handle_lost(&part(0));
+    bench.answer(token, &later);
+    assert_eq!((bench.events(), end(&mut bench)), (vec![format!("{id} lost 1")], None));
+}
+
+#[test]
+fn what_is_pushed_behind_an_offset_of_the_programs_own_waits_with_it() {
+    let mut bench = Bench::new();
+    bench.push(0, mark(1, 9));
+    let (token, _) = bench.ask().unwrap();
+    bench.push(0, Mark { by_hand: true, ..mark(1, 5) });
+    bench.push(0, mark(1, 7));
+    bench.answer(token, &[(0, ErrorCode::NONE)]);
+    assert_eq!(bench.events(), ["1 done"]);
+    let (token, sent) = bench.ask().unwrap();
+    assert_eq!(sent, [(0, 7)], "what is on its way does not stand for it");
+    bench.answer(token, &[(0, ErrorCode::NONE)]);
+    assert_eq!(bench.events(), ["2 done", "3 done"]);
+}
+
+#[test]
+fn the_pauses_begin_anew_after_a_commit_that_was_taken() {
+    let mut bench = Bench::new();
+    bench.push(0, mark(1, 5));
+    for _ in 0..5 {
+        let (token, _) = bench.ask().unwrap();
+        bench.answer(token, &[(0, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)]);
+        bench.pass(Duration::from_millis(1_300));
+    }
+    let (token, _) = bench.ask().unwrap();
+    bench.answer(token, &[(0, ErrorCode::NONE)]);
+    bench.push(0, mark(1, 6));
+    let (token, _) = bench.ask().unwrap();
+    bench.answer(token, &[(0, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)]);
+    bench.pass(Duration::from_millis(150));
+    assert!(bench.ask().is_some());
 }

@@ -112,3 +112,19 @@ fn an_answer_for_a_cancelled_lookup_changes_nothing() {
     assert!(bench.done().is_none());
     assert!(bench.ask().is_some());
 }
+
+#[test]
+fn the_pauses_of_a_lookup_that_is_refused_again_and_again_grow() {
+    let mut bench = Bench::new();
+    bench.lookups.push(1, vec![part(0)], None, bench.now);
+    for _ in 0..5 {
+        let token = bench.ask().unwrap();
+        bench.answer(token, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, &[]);
+        bench.now += Duration::from_millis(1_300);
+    }
+    let token = bench.ask().unwrap();
+    bench.answer(token, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, &[]);
+    bench.now += Duration::from_millis(150);
+    assert!(bench.ask().is_none());
+    assert!(bench.lookups.poll_timeout(bench.now).is_some());
+}

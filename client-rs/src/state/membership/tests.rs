@@ -595,3 +595,58 @@ fn a_release_that_takes_longer_than_the_rebalance_may_is_a_loss() {
     one.join_and_sync(2, &[0]);
     assert_eq!(one.events(), [assigned(2, &[0], false)]);
 }
+
+#[test]
+fn a_beat_that_is_not_heard_is_repeated_within_the_interval() {
+    let mut one = Member1::stable(1, &[0]);
+    let interval = Duration::from_millis(200);
+    one.member.config.heartbeat_interval = interval;
+    one.pass(BEAT);
+    for _ in 0..6 {
+        let (token, _) = one.ask().expect("a beat is due");
+        one.member.handle_heartbeat(token, Err(gone()), one.now);
+        one.pass(interval);
+    }
+}
+
+#[test]
+fn a_member_that_is_refused_again_and_again_asks_after_pauses_that_grow() {
+    let mut one = Member1::subscribed();
+    one.member.handle_app(App::Waiting);
+    for pause in [0, 250, 500, 1_000, 1_200] {
+        one.member.handle_poll(one.now);
+        assert!(pause == 0 || one.ask().is_none(), "{pause}");
+        one.pass(Duration::from_millis(pause));
+        let (token, _) = one.ask().expect("a join is due");
+        let answer = joined(ErrorCode::GROUP_MAX_SIZE_REACHED, "", -1);
+        one.member.handle_join(token, Ok(answer), one.now);
+        one.pass(POLL);
+        assert_eq!(one.ask(), None, "not before a poll");
+    }
+}
+
+#[test]
+fn who_waits_for_records_when_a_late_member_has_left_is_a_member_again() {
+    let mut one = Member1::stable(1, &[0]);
+    one.pass(POLL);
+    one.member.handle_released(one.now);
+    let (token, ask) = one.ask().unwrap();
+    assert_eq!(ask, MemberAsk::Leave { member_id: "m1".into() });
+    // It asked while the goodbye was on its way.
+    one.member.handle_app(App::Waiting);
+    one.member.handle_poll(one.now);
+    one.member.handle_leave(token, one.now);
+    one.join_and_sync(2, &[0]);
+}
+
+#[test]
+fn the_time_of_the_first_poll_counts_from_the_subscription() {
+    let mut one = Member1::new(None);
+    one.pass(POLL * 2);
+    one.member.subscribe(vec!["t".into()], one.now);
+    one.join_and_sync(1, &[0]);
+    one.pass(POLL / 2);
+    assert_eq!(one.events(), [assigned(1, &[0], false)]);
+    one.pass(POLL / 2);
+    assert!(matches!(one.events()[..], [MemberEvent::PollMissed { after: POLL }, _]));
+}

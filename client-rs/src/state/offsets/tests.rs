@@ -123,3 +123,27 @@ fn at_its_deadline_a_question_ends_with_what_stood_in_the_way() {
 fn an_empty_question_has_its_answer_at_once() {
     assert!(Bench::asking(&[], Start::Latest).done().unwrap().unwrap().is_empty());
 }
+
+#[test]
+fn a_partition_that_nobody_leads_is_asked_about_and_a_stale_answer_is_nobodys() {
+    let mut bench = Bench::asking(&[2], Start::Latest);
+    assert!(bench.ask().is_none());
+    let events: Vec<_> = std::iter::from_fn(|| bench.offsets.poll_event()).collect();
+    assert!(matches!(events[..], [OffsetsEvent::Refresh]), "{events:?}");
+
+    let mut bench = Bench::asking(&[0], Start::Latest);
+    let (first, _) = bench.ask().unwrap();
+    let gone = Error::new(ErrorKind::Disconnected, "the connection was lost");
+    bench.offsets.handle_answer(first, Err(gone), bench.now);
+    bench.now += Duration::from_millis(150);
+    let (second, _) = bench.ask().unwrap();
+    bench.answer(first, 0, 3, ErrorCode::NONE);
+    assert!(bench.done().is_none());
+    // An answer without a word of it leaves the fault before as the cause.
+    bench.offsets.handle_answer(second, Ok(StartAnswer { parts: Vec::new() }), bench.now);
+    bench.now += Duration::from_secs(10);
+    bench.offsets.handle_timeout(bench.now);
+    let error = bench.done().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(std::error::Error::source(&error).is_some());
+}

@@ -168,6 +168,11 @@ fn what_another_has_or_what_was_read_before_a_seek_is_not_finished() {
     assert_eq!(script.face.partitions(), [part(1)]);
     let refused = acknowledge(&script, &again, &[8]).expect_err("it is another's");
     assert_eq!(refused.kind(), ErrorKind::CommitFenced);
+    (script.share, script.rebalance) = (vec![0], true);
+    script.pass(Duration::from_secs(4));
+    assert_eq!(script.face.partitions(), [part(0)]);
+    let refused = acknowledge(&script, &again, &[8]).expect_err("it was another's meanwhile");
+    assert_eq!(refused.kind(), ErrorKind::CommitFenced);
 }
 
 #[test]

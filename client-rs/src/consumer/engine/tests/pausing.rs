@@ -31,7 +31,7 @@ impl Drop for Frame {
 }
 
 /// Three records of partition 0 out of an answer with so many bytes of others; whether that is gone.
-fn fetched(others: usize) -> (Fetched, Arc<AtomicBool>) {
+pub(super) fn fetched(others: usize) -> (Fetched, Arc<AtomicBool>) {
     let mut builder = BatchBuilder::default();
     for value in ["0", "1", "2"] {
         builder.push(0, None, Some(value.as_bytes()), NO_HEADERS).unwrap();
@@ -152,6 +152,22 @@ fn records_that_wait_for_their_turn_come_before_a_batch_that_has_no_room_beside_
         assert!(!face.drain().crowded, "nothing has to be given up");
         assert_eq!(take(&face, 9).map(|values| values.len()), Some(3));
     }
+}
+
+#[test]
+fn what_was_taken_and_the_machine_has_not_heard_of_is_given_up_with_the_rest() {
+    let face = Face::new(Arc::default(), 1_000_000);
+    assert!(face.add(part(0), 1, 2));
+    let (first, _) = fetched(0);
+    let len = first.bytes;
+    let second = Fetched { start: 3, next: 6, ..first.clone() };
+    face.deliver(first);
+    face.deliver(second);
+    assert_eq!(take(&face, 1), Some(vec![b"0".to_vec()]));
+    face.set_paused(&[part(0)], true).unwrap();
+    // One is decoded, and the machine still counts it.
+    assert_eq!(face.shed(&part(0), 2), Some((1, 2 * len)));
+    assert_eq!(face.drain().consumed, []);
 }
 
 /// Room that cannot be made keeps nobody waiting.

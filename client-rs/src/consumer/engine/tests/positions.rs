@@ -135,6 +135,22 @@ fn what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew() {
 }
 
 #[test]
+fn what_was_acknowledged_of_a_topic_is_not_finished_of_the_one_created_anew() {
+    let mut script = Script::new(&[("acknowledgement.mode", "explicit")]);
+    script.append(0, 10);
+    script.subscribe();
+    let batch = script.take(10).unwrap();
+    script.face.acknowledge(&batch.shared, 0..10).unwrap();
+    script.recreate();
+    script.append(0, 5);
+    assert_eq!(rest(&mut script), [0, 1, 2, 3, 4]);
+    let refused = script.face.acknowledge(&batch.shared, 0..1).expect_err("it is gone");
+    assert_eq!(refused.kind(), ErrorKind::CommitFenced);
+    script.pass(Duration::from_secs(6));
+    assert_eq!(script.committed[&0], 0);
+}
+
+#[test]
 fn without_a_policy_a_topic_created_anew_is_told() {
     let mut script = reading("none");
     script.recreate();

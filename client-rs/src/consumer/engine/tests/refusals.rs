@@ -1,13 +1,14 @@
 //! Errors of the coordinator while a group shares out, and what the application sees of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_protocol::{ApiKey, ErrorCode};
 
-use super::script::Script;
-use crate::consumer::face::WholeBatch;
-use crate::error::ErrorKind;
+use super::script::{Script, part};
+use crate::consumer::face::{Face, WholeBatch};
+use crate::error::{Error, ErrorKind};
 
 /// The errors of each API that say "ask again", "ask another" or "join again".
 const PASSING: &[(ApiKey, &[ErrorCode])] = &[
@@ -145,4 +146,45 @@ fn a_share_that_cannot_be_read_is_told_and_asked_for_again() {
     }
     while script.face.take(&WholeBatch { records_max: 0 }, Duration::ZERO, |_| ()).is_err() {}
     assert_eq!(poll(&mut script, "nothing any more"), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_partition_of_whose_offset_no_word_came_is_asked_about_again() {
+    let mut script = Script::new(&[]);
+    script.append(0, 10);
+    script.committed.insert(0, 4);
+    script.untold = 2;
+    script.subscribe();
+    assert_eq!(script.offsets(1000), Vec::<i64>::new());
+    script.pass(Duration::from_secs(3));
+    assert_eq!(script.offsets(1000), (4..10).collect::<Vec<_>>(), "not by auto.offset.reset");
+}
+
+#[test]
+fn of_errors_that_nobody_fetches_the_newest_are_kept() {
+    let script = Script::new(&[]);
+    for number in 0..40 {
+        let text = number.to_string();
+        script.face.push_error(Error::new(ErrorKind::InvalidState, text));
+    }
+    let want = WholeBatch { records_max: 9 };
+    let told = std::iter::from_fn(|| script.face.look(&want, None).err());
+    let told: Vec<String> = told.map(|error| error.to_string()).collect();
+    assert_eq!(told.len(), 16);
+    assert!(told[0].contains("24") && told[15].contains("39"), "{told:?}");
+}
+
+#[test]
+fn a_partition_whose_fault_comes_again_and_again_is_told_once() {
+    let face = Face::new(Arc::default(), 1 << 20);
+    assert!(face.add(part(0), 1, 2));
+    for number in 0..40 {
+        face.fault(&part(0), 2, Error::new(ErrorKind::Authorization, number.to_string()));
+    }
+    let want = WholeBatch { records_max: 9 };
+    let told: Vec<String> = (0..40)
+        .filter_map(|_| face.look(&want, None).err())
+        .map(|error| error.to_string())
+        .collect();
+    assert!(told.len() == 1 && told[0].contains("39"), "{told:?}");
 }

@@ -86,6 +86,8 @@ pub(super) struct Script {
     pub(super) has_members: bool,
     /// The names of all topics, for who asks for all; only `t` has partitions.
     pub(super) topics: Vec<String>,
+    /// How many lookups of committed offsets it answers without a word of any.
+    pub(super) untold: usize,
     /// Errors for the next requests of an API, in turn.
     pub(super) refuse: VecDeque<(ApiKey, ErrorCode)>,
     /// What came, in short.
@@ -149,6 +151,7 @@ impl Script {
             racks: Vec::new(),
             has_members: false,
             topics: Vec::new(),
+            untold: 0,
             refuse: VecDeque::new(),
             seen: Vec::new(),
             told: Vec::new(),

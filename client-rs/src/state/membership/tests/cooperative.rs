@@ -207,3 +207,36 @@ fn with_a_strategy_beside_that_does_not_allow_it_all_is_given_up() {
     one.member.handle_released(one.now);
     assert_eq!(owned(&one.ask().unwrap().1), (vec![], 1));
 }
+
+#[test]
+fn what_is_given_up_beside_what_goes_already_has_no_more_time() {
+    let mut one = stable(1, &[0, 1]);
+    one.member.handle_app(App::Waiting);
+    one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
+    let (token, _) = one.ask().unwrap();
+    one.member.handle_join(token, Ok(joined(ErrorCode::NONE, "m1", 2)), one.now);
+    let (token, _) = one.ask().unwrap();
+    one.member.handle_sync(token, Ok(synced(ErrorCode::NONE, &[0])), one.now);
+    assert_eq!(one.events(), [MemberEvent::Release(these(&[1]))]);
+    one.pass(POLL / 2);
+    one.member.subscribe(vec!["u".into()], one.now);
+    assert_eq!(one.events(), [MemberEvent::Release(these(&[0, 1]))]);
+    one.pass(POLL / 2);
+    assert_eq!(one.events()[0], MemberEvent::Lost(these(&[0, 1])));
+}
+
+#[test]
+fn what_was_unsubscribed_from_while_others_were_given_up_is_not_taken_on() {
+    let mut one = stable(1, &[0]);
+    one.member.subscribe(vec!["t".into(), "u".into()], one.now);
+    let (token, _) = one.ask().expect("it joins for both");
+    one.member.handle_join(token, Ok(joined(ErrorCode::NONE, "m1", 2)), one.now);
+    let (token, _) = one.ask().unwrap();
+    let mut answer = synced(ErrorCode::NONE, &[1]);
+    answer.assigned.partitions.push(TopicPartition::new("u", 0));
+    one.member.handle_sync(token, Ok(answer), one.now);
+    assert_eq!(one.events(), [MemberEvent::Release(these(&[0]))]);
+    one.member.subscribe(vec!["t".into()], one.now);
+    one.member.handle_released(one.now);
+    assert_eq!(one.events(), [assigned(2, &[1], true)]);
+}

@@ -233,7 +233,9 @@ impl Script {
             partitions: partitions.collect(),
         }];
         let error_code = self.take_refusal(ApiKey::OffsetFetch);
-        let topics = if error_code.is_error() { Vec::new() } else { topics };
+        let untold = self.untold > 0;
+        self.untold = self.untold.saturating_sub(1);
+        let topics = if error_code.is_error() || untold { Vec::new() } else { topics };
         let group = OffsetFetchResponseGroup { group_id: "g", topics, error_code };
         let groups = vec![group];
         body(&OffsetFetchResponse { groups, ..Default::default() }, version)
