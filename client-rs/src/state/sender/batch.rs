@@ -70,6 +70,8 @@ pub(crate) struct Batch {
     pub(crate) attempts: u32,
     /// Some attempt that was written ended without word of whether it is stored.
     pub(crate) ambiguous: bool,
+    /// Whether a broker has refused it, and so had it: also if a later attempt never left.
+    pub(crate) refused: bool,
     pub(crate) last_error: Option<Error>,
     /// Its records are being compressed elsewhere.
     pub(crate) packing: bool,
@@ -94,6 +96,7 @@ impl Batch {
             state: State::Waiting,
             attempts: 0,
             ambiguous: false,
+            refused: false,
             last_error: None,
             packing: false,
         }
@@ -185,12 +188,17 @@ impl Batch {
         self.chunks.clear();
     }
 
+    /// Why its last attempt failed.
+    pub(crate) fn note_error(&mut self, error: &Error) {
+        self.refused |= self.attempts > 0 && error.kafka_code().is_some();
+        self.last_error = Some(error.clone());
+    }
+
     /// What may have become of its records, if it ends without being stored.
     pub(crate) fn outcome(&self) -> Outcome {
-        let refused = self.last_error.as_ref().is_some_and(|error| error.kafka_code().is_some());
         if self.ambiguous || matches!(self.state, State::Sent) {
             Outcome::PossiblyPersisted
-        } else if self.attempts > 0 && refused {
+        } else if self.refused {
             Outcome::Rejected
         } else {
             Outcome::NotSent
@@ -291,6 +299,7 @@ impl Batch {
             half.pack(packed, self.codec, memory);
         }
         half.attempts = self.attempts;
+        half.refused = self.refused;
         half.last_error.clone_from(&self.last_error);
         Some(half)
     }

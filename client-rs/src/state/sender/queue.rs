@@ -304,6 +304,7 @@ impl Queue {
             // Off the head it only says that one before it is missing, which decides how to go on.
             Verdict::Sequence(error) => self.again(index, error, now, |_| Duration::ZERO),
             Verdict::Split(error) => {
+                batch.note_error(&error);
                 let halves = if batch.ambiguous { None } else { split(batch) };
                 if let Some((halves, forward)) = halves {
                     self.replace(index, halves, forward);
@@ -329,7 +330,7 @@ impl Queue {
     ) {
         let retries = self.limits.retries;
         let Some(batch) = self.sent.get_mut(index) else { return };
-        batch.last_error = Some(error.clone());
+        batch.note_error(&error);
         if batch.attempts > retries {
             self.refuse(index, error);
             return;
@@ -353,7 +354,7 @@ impl Queue {
         let Some(batch) = self.sent.get_mut(index) else { return };
         let (sequence, ambiguous) = (batch.sequence, batch.ambiguous);
         batch.state = State::Waiting;
-        batch.last_error = Some(error.clone());
+        batch.note_error(&error);
         let outcome = error.outcome().unwrap_or_else(|| batch.outcome());
         batch.state = State::Failed(error.with_outcome(outcome));
         self.note_gap(sequence, ambiguous);

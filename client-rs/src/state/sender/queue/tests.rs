@@ -491,6 +491,27 @@ fn retries_end_where_the_option_says() {
     assert_eq!(trial.ended(), [(id, Some(Outcome::Rejected))]);
 }
 
+/// Whatever came of its attempts after that, it did leave the client.
+#[test]
+fn what_a_broker_has_refused_is_rejected_also_when_later_attempts_never_left() {
+    for code in [ErrorCode::NOT_ENOUGH_REPLICAS, ErrorCode::MESSAGE_TOO_LARGE] {
+        let mut trial = Trial::new();
+        let whole = trial.take(2);
+        trial.send();
+        trial.code(whole, code);
+        trial.wait(PAUSE);
+        for id in trial.sent_ids() {
+            let error = Error::new(ErrorKind::Connect, "nobody listens");
+            trial.answer(id, Verdict::Lost { error, written: false });
+        }
+        trial.wait(Duration::from_mins(3));
+        trial.expire();
+        let failed: Vec<_> = trial.ended().into_iter().filter_map(|(_, outcome)| outcome).collect();
+        assert!(!failed.is_empty());
+        assert!(failed.iter().all(|outcome| *outcome == Outcome::Rejected), "{code:?} {failed:?}");
+    }
+}
+
 #[test]
 fn a_batch_that_the_leader_may_have_is_possibly_stored_and_its_number_no_other_ones() {
     for code in [
