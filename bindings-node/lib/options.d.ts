@@ -290,8 +290,8 @@ export interface ProducerOptions extends CommonOptions {
   /** The same as `compressionGzipLevel`. */
   'compression.gzip.level'?: number
   /**
-   * Level of lz4. It is taken, and changes nothing: all levels compress as Kafka's default does.
-   * Default 9; from 1 to 17.
+   * Level of lz4. The default is the fast one; each other takes more time and less room, the more
+   * the higher, up to 12. Default 9; from 1 to 17.
    */
   compressionLz4Level?: number
   /** The same as `compressionLz4Level`. */

@@ -179,8 +179,8 @@ class ProducerOptions(CommonOptions, total=False):
     #: Level of gzip, 1 to 9; -1 is zlib's own choice. Default -1; from -1 to 9.
     compression_gzip_level: int
 
-    #: Level of lz4. It is taken, and changes nothing: all levels compress as Kafka's default does.
-    #: Default 9; from 1 to 17.
+    #: Level of lz4. The default is the fast one; each other takes more time and less room, the more
+    #: the higher, up to 12. Default 9; from 1 to 17.
     compression_lz4_level: int
 
     #: Level of zstd; above 19 its readers need tens of MiB each. Default 3; from -131072 to 22.

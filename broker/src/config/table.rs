@@ -125,7 +125,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row("advertised.listeners", Address, "", "Address that clients are told; unset: the one each came by."),
     row("auto.create.topics.enable", Flag, "true", "Whether a producer's first word of a topic creates it."),
     row("compression.gzip.level", GZIP_LEVEL, "-1", "Level of gzip where compression.type is gzip; -1 is zlib's own choice."),
-    row("compression.lz4.level", Number(1, 17), "9", "Level of lz4 where compression.type is lz4. Taken, and without effect: all levels compress alike."),
+    row("compression.lz4.level", Number(1, 17), "9", "Level of lz4 where compression.type is lz4. The default is the fast one; each other takes more time and less room."),
     row("compression.type", COMPRESSION_TYPE, "producer", "Codec of stored batches: as the producer sent them, or this one. A batch that comes in another is compressed anew."),
     row("compression.zstd.level", Number(-131_072, 22), "3", "Level of zstd where compression.type is zstd."),
     row("connections.first.request.max.ms", Number(1, INT), "10000", "How long a new connection may send nothing. Not in Kafka."),

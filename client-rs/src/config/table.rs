@@ -211,7 +211,7 @@ pub static OPTIONS: &[OptionRow] = &[
     row(Producer, "compression.gzip.level", "compression_gzip_level", Int { min: -1, max: 9 }, Some("-1"),
         "Level of gzip, 1 to 9; -1 is zlib's own choice."),
     row(Producer, "compression.lz4.level", "compression_lz4_level", Int { min: 1, max: 17 }, Some("9"),
-        "Level of lz4. It is taken, and changes nothing: all levels compress as Kafka's default does."),
+        "Level of lz4. The default is the fast one; each other takes more time and less room, the more the higher, up to 12."),
     row(Producer, "compression.zstd.level", "compression_zstd_level", Int { min: -131_072, max: 22 }, Some("3"),
         "Level of zstd; above 19 its readers need tens of MiB each."),
     row(Producer, "partitioner", "partitioner", Choice(&["default", "key_hash", "crc32", "fnv1a", "round_robin", "random", "sticky", "murmur2_random", "consistent_random", "fnv1a_random"]), Some("default"),

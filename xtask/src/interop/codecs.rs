@@ -17,6 +17,8 @@ use super::kcat::{Kcat, flat, keyed_lines, same_records};
 use super::ours::{OurBroker, Profile};
 
 const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
+/// Codecs that are written at a level of their own too.
+const LEVELS: [(&str, i32); 3] = [("gzip", 1), ("lz4", 12), ("zstd", 19)];
 const RECORDS: usize = 1_000;
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -33,8 +35,10 @@ pub(super) fn everywhere(workspace: &Workspace) -> Done<Count> {
     total += field.all_write_and_read();
     ours.stop()?;
     for codec in ["uncompressed", "gzip", "snappy", "lz4", "zstd"] {
-        total += kept_in(&program, codec, workspace.scratch(codec)?.path())?;
+        total += kept_in(&program, codec, &[], workspace.scratch(codec)?.path())?;
     }
+    let level = ["compression.lz4.level=12"];
+    total += kept_in(&program, "lz4", &level, workspace.scratch("lz4-level")?.path())?;
     let scratch = workspace.scratch("codecs-kafka")?;
     let (kafka, _) = Kafka::start_timed(&classes, scratch.path())?;
     let server = "Apache Kafka";
@@ -73,7 +77,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// All three write each codec, and each of them reads what the three wrote.
+    /// All three write each codec, ours at two levels, and each of them reads all of it.
     fn all_write_and_read(&self) -> Count {
         let mut total = Count::default();
         for codec in CODECS {
@@ -90,13 +94,20 @@ impl<'a> Field<'a> {
             let option = format!("compression.type={codec}");
             total += writes("our client", &|lines| self.ours.produce(codec, lines, &[&option]));
             total += writes("Java", &|lines| self.java_writes(codec, lines));
+            if let Some((_, level)) = LEVELS.iter().find(|(leveled, _)| *leveled == codec) {
+                let level = format!("compression.{codec}.level={level}");
+                total += writes("our client, at a level,", &|lines| {
+                    self.ours.produce(codec, lines, &[&option, &level])
+                });
+            }
+            let count = sent.len();
             let reads = |who: &str, read: Done<Vec<String>>| {
                 let name = format!("{who} reads all {codec} from {}", self.server);
                 Count::check(&name, flat(read.map(|read| same_lines(&sent, &read))))
             };
             total += reads("kcat", self.kcat.consume(codec));
-            total += reads("our client", self.ours.consume(codec, "ours", 3 * RECORDS));
-            total += reads("Java", self.java_reads(codec, 3 * RECORDS));
+            total += reads("our client", self.ours.consume(codec, "ours", count));
+            total += reads("Java", self.java_reads(codec, count));
         }
         total
     }
@@ -161,17 +172,20 @@ fn same_lines(sent: &[String], read: &[String]) -> Result<(), String> {
 }
 
 /// Our broker keeps all batches in one codec, and kcat reads what it packed.
-fn kept_in(program: &Path, codec: &str, dir: &Path) -> Done<Count> {
+fn kept_in(program: &Path, codec: &str, level: &[&str], dir: &Path) -> Done<Count> {
     let option = format!("compression.type={codec}");
-    let broker = OurBroker::start(program, dir, &["num.partitions=1", &option])?;
+    let options = [&["num.partitions=1", option.as_str()], level].concat();
+    let broker = OurBroker::start(program, dir, &options)?;
     let kcat = Kcat::new(broker.address());
     let mut total = Count::default();
     for sent_in in CODECS {
         let sent = keyed_lines(sent_in, RECORDS);
         let sending = kcat.produce(sent_in, &sent, dir, &["-z", sent_in]);
         let reading = sending.and_then(|()| kcat.consume(sent_in));
-        let name = format!("kcat reads {codec} that our broker packed from {sent_in}");
-        total += Count::check(&name, flat(reading.map(|read| same_records(&sent, &read))));
+        let at = level.concat();
+        let name = format!("kcat reads {codec} that our broker packed from {sent_in} {at}");
+        total +=
+            Count::check(name.trim_end(), flat(reading.map(|read| same_records(&sent, &read))));
     }
     broker.stop()?;
     Ok(total)

@@ -1,8 +1,11 @@
 //! A body compressed a piece at a time, in the form that Kafka's own writers give it.
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 
 use flate2::{Compress, FlushCompress, Status};
+use lz4::liblz4::BlockChecksum;
+use lz4::{ContentChecksum, Encoder, EncoderBuilder};
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
@@ -15,6 +18,8 @@ use super::{Codec, Compression, CompressionError};
 const GZIP_WINDOW_BITS: u8 = 15;
 /// Room that a codec is given at a time, at least.
 const ROOM: usize = 4096;
+/// Levels of lz4 that compress differently; those beyond compress as the nearest.
+const LZ4_LEVELS: RangeInclusive<i32> = 2..=12;
 /// A zstd context that has grown beyond this, as those of high levels do, is not kept.
 const ZSTD_KEPT_BYTES_MAX: usize = 8 << 20;
 
@@ -35,6 +40,8 @@ enum Sink {
     Snappy(Box<Writer>),
     /// Taken when there are bytes to write: an encoder that wrote before writes no empty frame.
     Lz4(Option<FrameEncoder<Vec<u8>>>),
+    /// Lz4 at a level of its own. What it has written so far is in a buffer of its own.
+    HighLz4(Encoder<Vec<u8>>),
     Zstd(CCtx<'static>),
 }
 
@@ -45,6 +52,7 @@ impl std::fmt::Debug for Sink {
             Self::Gzip(..) => "Gzip",
             Self::Snappy(_) => "Snappy",
             Self::Lz4(_) => "Lz4",
+            Self::HighLz4(_) => "HighLz4",
             Self::Zstd(_) => "Zstd",
         })
     }
@@ -67,15 +75,20 @@ impl<'o> Compressor<'o> {
                 Sink::Gzip(level, deflater)
             }
             Compression::Snappy => Sink::Snappy(Writer::start(out)),
-            Compression::Lz4 => Sink::Lz4(None),
+            Compression::Lz4 if codec.is_default() => Sink::Lz4(None),
+            Compression::Lz4 => Sink::HighLz4(high_lz4_encoder(level)?),
             Compression::Zstd => Sink::Zstd(zstd_context(level, total).map_err(zstd_fault)?),
         };
         Ok(Self { sink, out })
     }
 
-    /// Bytes in the buffer so far; the codec may hold back some more.
-    pub const fn written(&self) -> usize {
-        self.out.len()
+    /// Bytes in the buffer, or on their way into it; the codec may hold back some more.
+    pub fn written(&self) -> usize {
+        let own = match &self.sink {
+            Sink::HighLz4(encoder) => encoder.writer().len(),
+            _ => 0,
+        };
+        self.out.len() + own
     }
 
     /// Takes bytes in.
@@ -96,6 +109,7 @@ impl<'o> Compressor<'o> {
                 let encoder = encoder.get_or_insert_with(lz4_encoder);
                 through(encoder, self.out, |encoder| encoder.write_all(bytes))
             }
+            Sink::HighLz4(encoder) => encoder.write_all(bytes).map_err(lz4_fault),
             Sink::Zstd(context) => {
                 pack_zstd(context, bytes, self.out, ZSTD_EndDirective::ZSTD_e_continue)
             }
@@ -123,6 +137,12 @@ impl<'o> Compressor<'o> {
                 if used {
                     LZ4_ENCODERS.give(encoder);
                 }
+                Ok(())
+            }
+            Sink::HighLz4(encoder) => {
+                let (written, ended) = encoder.finish();
+                ended.map_err(lz4_fault)?;
+                out.extend_from_slice(&written);
                 Ok(())
             }
             Sink::Zstd(mut context) => {
@@ -177,7 +197,7 @@ fn through(
     std::mem::swap(encoder.get_mut(), out);
     let ran = run(encoder);
     std::mem::swap(encoder.get_mut(), out);
-    ran.map_err(|fault| Compression::Lz4.corrupt(fault))
+    ran.map_err(lz4_fault)
 }
 
 /// One frame of independent blocks of 64 KiB without checksums, as Kafka's own writer makes it.
@@ -190,6 +210,23 @@ fn new_lz4_encoder() -> FrameEncoder<Vec<u8>> {
 
 fn lz4_encoder() -> FrameEncoder<Vec<u8>> {
     LZ4_ENCODERS.take(|_| true).unwrap_or_else(new_lz4_encoder)
+}
+
+/// The same frame at a level of its own, which takes more time and less room.
+fn high_lz4_encoder(level: i32) -> Result<Encoder<Vec<u8>>, CompressionError> {
+    let level = level.clamp(*LZ4_LEVELS.start(), *LZ4_LEVELS.end());
+    EncoderBuilder::new()
+        .level(u32::try_from(level).unwrap_or_default())
+        .block_mode(lz4::BlockMode::Independent)
+        .block_size(lz4::BlockSize::Max64KB)
+        .block_checksum(BlockChecksum::NoBlockChecksum)
+        .checksum(ContentChecksum::NoChecksum)
+        .build(Vec::new())
+        .map_err(lz4_fault)
+}
+
+fn lz4_fault(fault: std::io::Error) -> CompressionError {
+    Compression::Lz4.corrupt(fault)
 }
 
 fn zstd_fault(code: usize) -> CompressionError {

@@ -198,6 +198,33 @@ fn lz4_frames_of_others_are_read() {
     assert!(Compression::Lz4.decompress(&[0x02, 0x21, 0x4c, 0x18, 0, 0, 0, 0], 100).is_err());
 }
 
+/// Names that recur in an order of their own, as in events: a patient search finds more of them.
+fn events(len: usize) -> Vec<u8> {
+    let names = ["order-created", "order-paid", "order-shipped", "cart-emptied", "user-seen"];
+    let pick = noise(len).into_iter().map(|byte| names[usize::from(byte) % names.len()]);
+    pick.flat_map(str::bytes).take(len).collect()
+}
+
+#[test]
+fn lz4_takes_less_room_at_levels_of_its_own_and_the_default_is_the_fast_one() {
+    let sample = events(200_000);
+    let at = |level| packed(Codec::with_level(Compression::Lz4, level).unwrap(), &[&sample]);
+    let fast = packed(Codec::new(Compression::Lz4), &[&sample]);
+    assert_eq!(at(9), fast);
+    let sizes = [2, 5, 12].map(|level| at(level).len());
+    assert!(fast.len() > sizes[0] && sizes.is_sorted_by(|one, next| one > next), "{sizes:?}");
+    assert_eq!((at(1), at(17)), (at(2), at(12)), "those beyond are the nearest");
+    for level in 1..=17 {
+        let body = at(level);
+        assert_eq!(plain(Compression::Lz4, &body), sample, "level {level}");
+        assert_eq!(body[..6], fast[..6], "the same frame: independent blocks, no checksums");
+    }
+    for sample in [&b""[..], b"x", &noise(70_000)] {
+        let body = packed(Codec::with_level(Compression::Lz4, 12).unwrap(), &[sample]);
+        assert_eq!(plain(Compression::Lz4, &body), sample);
+    }
+}
+
 fn raw_snappy(bytes: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(bytes).unwrap()
 }
