@@ -245,7 +245,8 @@ export interface ProducerOptions extends CommonOptions {
   'max.block.ms'?: number
   /**
    * A record without an answer after so long, counted from send, fails. At least linger.ms +
-   * request.timeout.ms. Default 120000 ms; from 0 to 2147483647.
+   * request.timeout.ms, and by default never less than these. Default 120000 ms; from 0 to
+   * 2147483647.
    */
   deliveryTimeout?: number
   /** The same as `deliveryTimeout`. */
@@ -270,8 +271,8 @@ export interface ProducerOptions extends CommonOptions {
   /** The same as `maxInFlight`. */
   'max.in.flight.requests.per.connection'?: number
   /**
-   * How often a batch is tried again before its delivery timeout. Default 2147483647; from 0 to
-   * 2147483647.
+   * How often a batch is tried again before its delivery timeout; at least once with idempotence.
+   * Default 2147483647; from 0 to 2147483647.
    */
   retries?: number
   /**

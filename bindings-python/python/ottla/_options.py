@@ -153,7 +153,8 @@ class ProducerOptions(CommonOptions, total=False):
     max_block_ms: int
 
     #: A record without an answer after so long, counted from send, fails. At least linger.ms +
-    #: request.timeout.ms. Default 120000 ms; from 0 to 2147483647.
+    #: request.timeout.ms, and by default never less than these. Default 120000 ms; from 0 to
+    #: 2147483647.
     delivery_timeout: int
     delivery_timeout_ms: int
 
@@ -167,8 +168,8 @@ class ProducerOptions(CommonOptions, total=False):
     max_in_flight: int
     max_in_flight_requests_per_connection: int
 
-    #: How often a batch is tried again before its delivery timeout. Default 2147483647; from 0 to
-    #: 2147483647.
+    #: How often a batch is tried again before its delivery timeout; at least once with idempotence.
+    #: Default 2147483647; from 0 to 2147483647.
     retries: int
 
     #: Codec of the batches. Snappy is written in the framing of its Java library, as Kafka's own

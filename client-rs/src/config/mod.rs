@@ -1,5 +1,6 @@
 //! Options: one table of names, types, defaults and texts, and the values a program has set.
 
+mod absent;
 mod admin;
 mod consumer;
 mod duration;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::absent;
 use super::duration::iso8601_millis;
 use super::table::{OPTIONS, OptionRow, OptionType};
 use crate::error::{Error, ErrorKind};
@@ -209,14 +210,26 @@ fn find(name: &str) -> Result<(usize, &'static OptionRow), Error> {
     let wanted = normal(name);
     let known = OPTIONS.iter().enumerate().find(|(_, row)| names_in(row).contains(&wanted));
     known.ok_or_else(|| {
-        let nearest = OPTIONS
-            .iter()
-            .flat_map(|row| names_in(row).map(|known| (distance(&wanted, &known), row)))
-            .min_by_key(|&(distance, _)| distance);
-        let Some((_, row)) = nearest else { return invalid(format!("no option `{name}`")) };
-        invalid(format!("there is no option `{name}`"))
-            .with_hint(format!("did you mean `{}`?", row.kafka))
+        if let Some(why) = absent::why(&wanted) {
+            let text =
+                format!("`{name}` is an option of Apache Kafka that this client does not have");
+            return invalid(text).with_hint(why);
+        }
+        let error = invalid(format!("there is no option `{name}`"));
+        match nearest(&wanted) {
+            Some(row) => error.with_hint(format!("did you mean `{}`?", row.kafka)),
+            None => error,
+        }
     })
+}
+
+/// The option whose name is nearest to a wrong one, unless that is another word altogether.
+fn nearest(wanted: &str) -> Option<&'static OptionRow> {
+    let distances = OPTIONS
+        .iter()
+        .flat_map(|row| names_in(row).map(|known| (distance(wanted, &known), row)))
+        .min_by_key(|&(distance, _)| distance);
+    distances.filter(|&(distance, _)| distance <= wanted.chars().count() / 2).map(|(_, row)| row)
 }
 
 /// Fewest letters to add, drop or change between two texts.

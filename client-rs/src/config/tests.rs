@@ -58,6 +58,25 @@ fn an_unknown_name_is_refused_with_the_nearest() {
 }
 
 #[test]
+fn an_option_that_only_kafka_has_is_named_for_what_it_is() {
+    for (name, reason) in [
+        ("security.protocol", "TLS and SASL are not there yet"),
+        ("saslJaasConfig", "TLS and SASL are not there yet"),
+        ("ssl_truststore_location", "TLS and SASL are not there yet"),
+        ("transactional.id", "transactions are not there yet"),
+        ("value.deserializer", "keys and values are bytes here"),
+        ("metric.reporters", "told by its log"),
+        ("partitioner.class", "`partitioner` names one of the rules"),
+    ] {
+        let error = refused(name, "1");
+        assert!(error.message().contains("option of Apache Kafka"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains(reason)), "{error}");
+    }
+    let error = refused("queue.buffering.max.messages", "1");
+    assert_eq!(error.hint(), None, "no name that there is comes near: {error}");
+}
+
+#[test]
 fn a_wrong_value_is_refused_with_what_is_taken() {
     let text = refused("linger.ms", "soon").to_string();
     assert_eq!(
