@@ -110,7 +110,8 @@ typedef enum {
      */
     OTTLA_ERR_DELIVERY_TIMEOUT = 22,
     /**
-     * Another thread asked this call to return.
+     * Another thread asked this call to return. No call fails with it so far: a poll that is woken
+     * gives nothing.
      */
     OTTLA_ERR_WAKEUP = 23,
     /**
@@ -202,7 +203,7 @@ typedef enum {
      */
     OTTLA_ERR_FENCED_INSTANCE = 73,
     /**
-     * The group's members do not share a way to assign partitions.
+     * The group's members do not share a way to assign partitions, or the group is full.
      */
     OTTLA_ERR_INCONSISTENT_GROUP = 74,
     /**
@@ -222,7 +223,8 @@ typedef enum {
      */
     OTTLA_ERR_DATA_LOST = 78,
     /**
-     * The program did not poll in time, so its partitions went to other members.
+     * The program did not poll in time, so its partitions went to other members. No call fails
+     * with it so far: the log and an event tell it, and the next poll joins again.
      */
     OTTLA_ERR_MAX_POLL_EXCEEDED = 79,
     /**

@@ -34,7 +34,8 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_TIMEOUT = 21,
     /// The record was not delivered within its delivery timeout.
     OTTLA_ERR_DELIVERY_TIMEOUT = 22,
-    /// Another thread asked this call to return.
+    /// Another thread asked this call to return. No call fails with it so far: a poll that is woken
+    /// gives nothing.
     OTTLA_ERR_WAKEUP = 23,
     /// No connection to a broker could be opened.
     OTTLA_ERR_CONNECT = 30,
@@ -80,7 +81,7 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_COORDINATOR_UNAVAILABLE = 72,
     /// Another member took this one's fixed name.
     OTTLA_ERR_FENCED_INSTANCE = 73,
-    /// The group's members do not share a way to assign partitions.
+    /// The group's members do not share a way to assign partitions, or the group is full.
     OTTLA_ERR_INCONSISTENT_GROUP = 74,
     /// The group's name, or a setting sent with it, is not accepted.
     OTTLA_ERR_INVALID_GROUP = 75,
@@ -90,7 +91,8 @@ pub enum ottla_error_code_t {
     OTTLA_ERR_OFFSET_OUT_OF_RANGE = 77,
     /// Records that had been read are gone from the log.
     OTTLA_ERR_DATA_LOST = 78,
-    /// The program did not poll in time, so its partitions went to other members.
+    /// The program did not poll in time, so its partitions went to other members. No call fails
+    /// with it so far: the log and an event tell it, and the next poll joins again.
     OTTLA_ERR_MAX_POLL_EXCEEDED = 79,
     /// The partition is not assigned to this consumer.
     OTTLA_ERR_NOT_ASSIGNED = 80,

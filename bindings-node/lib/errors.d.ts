@@ -28,7 +28,7 @@ export type ErrorCode =
   | 'Timeout'
   /** The record was not delivered within its delivery timeout. */
   | 'DeliveryTimeout'
-  /** Another thread asked this call to return. */
+  /** Another thread asked this call to return. No call fails with it so far: a poll that is woken gives nothing. */
   | 'Wakeup'
   /** No connection to a broker could be opened. */
   | 'Connect'
@@ -74,7 +74,7 @@ export type ErrorCode =
   | 'CoordinatorUnavailable'
   /** Another member took this one's fixed name. */
   | 'FencedInstance'
-  /** The group's members do not share a way to assign partitions. */
+  /** The group's members do not share a way to assign partitions, or the group is full. */
   | 'InconsistentGroup'
   /** The group's name, or a setting sent with it, is not accepted. */
   | 'InvalidGroup'
@@ -84,7 +84,7 @@ export type ErrorCode =
   | 'OffsetOutOfRange'
   /** Records that had been read are gone from the log. */
   | 'DataLost'
-  /** The program did not poll in time, so its partitions went to other members. */
+  /** The program did not poll in time, so its partitions went to other members. No call fails with it so far: the log and an event tell it, and the next poll joins again. */
   | 'MaxPollExceeded'
   /** The partition is not assigned to this consumer. */
   | 'NotAssigned'

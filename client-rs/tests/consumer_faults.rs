@@ -72,6 +72,7 @@ fn a_topic_that_does_not_exist_is_named() {
     consumer.subscribe(&[&nope]).unwrap();
     let error = fault(&consumer);
     assert_eq!((error.kind(), error.topic()), (ErrorKind::UnknownTopic, Some(&*nope)));
+    assert!(error.hint().unwrap().contains("is the name right?"), "{error}");
     assert!(error.retriable(), "it may come to be");
     consumer.close(LIMIT).unwrap();
 }

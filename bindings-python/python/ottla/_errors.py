@@ -147,7 +147,7 @@ class DeliveryTimeoutError(RetriableError, builtins.TimeoutError):
 
 
 class WakeupError(RetriableError):
-    """Another thread asked this call to return."""
+    """Another thread asked this call to return. No call fails with it so far: a poll that is woken gives nothing."""
 
     kind = "Wakeup"
     number = 23
@@ -308,7 +308,7 @@ class FencedInstanceError(FatalError):
 
 
 class InconsistentGroupError(FatalError):
-    """The group's members do not share a way to assign partitions."""
+    """The group's members do not share a way to assign partitions, or the group is full."""
 
     kind = "InconsistentGroup"
     number = 74
@@ -343,7 +343,7 @@ class DataLostError(AbortableError):
 
 
 class MaxPollExceededError(AbortableError):
-    """The program did not poll in time, so its partitions went to other members."""
+    """The program did not poll in time, so its partitions went to other members. No call fails with it so far: the log and an event tell it, and the next poll joins again."""
 
     kind = "MaxPollExceeded"
     number = 79

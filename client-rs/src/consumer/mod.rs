@@ -88,6 +88,8 @@ struct Own {
 
 impl Consumer {
     /// A consumer of these options. Nothing is connected before it is needed.
+    ///
+    /// `InvalidOption` if an option is missing, or two contradict each other.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let mut config = ConsumerConfig::new(options)?;
         config.common.answer_bytes = face::fetched_share(config.memory_bytes);
@@ -121,12 +123,12 @@ impl Consumer {
         self.own.face.take(&self.whole(), timeout, |rebalance| self.tell(rebalance))
     }
 
-    /// The next record, if one is ready.
+    /// The next record, if one is ready; nothing at once if not. Else as [`Self::poll`].
     pub fn try_poll(&self) -> Result<Option<ConsumerRecord>, Error> {
         self.attempt(&OneRecord)
     }
 
-    /// The next batch, if one is ready.
+    /// The next batch, if one is ready; nothing at once if not. Else as [`Self::poll_batch`].
     pub fn try_poll_batch(&self) -> Result<Option<Batch>, Error> {
         self.attempt(&self.whole())
     }
@@ -216,7 +218,7 @@ impl Consumer {
 
     /// Goes on with a partition from this offset: it is that of the next record given.
     ///
-    /// `NotAssigned` if it is not this consumer's.
+    /// `NotAssigned` if it is not this consumer's; `InvalidArgument` for an offset below 0.
     pub fn seek(&self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         if offset < 0 {
             let text = format!("no offset is {offset}: the first is 0");

@@ -92,7 +92,8 @@ kinds! {
     Timeout = 21 Retriable,
     /// The record was not delivered within its delivery timeout.
     DeliveryTimeout = 22 Retriable,
-    /// Another thread asked this call to return.
+    /// Another thread asked this call to return. No call fails with it so far: a poll that is woken
+    /// gives nothing.
     Wakeup = 23 Retriable,
 
     /// No connection to a broker could be opened.
@@ -141,7 +142,7 @@ kinds! {
     CoordinatorUnavailable = 72 Retriable,
     /// Another member took this one's fixed name.
     FencedInstance = 73 Fatal,
-    /// The group's members do not share a way to assign partitions.
+    /// The group's members do not share a way to assign partitions, or the group is full.
     InconsistentGroup = 74 Fatal,
     /// The group's name, or a setting sent with it, is not accepted.
     InvalidGroup = 75 Usage,
@@ -151,7 +152,8 @@ kinds! {
     OffsetOutOfRange = 77 Usage,
     /// Records that had been read are gone from the log.
     DataLost = 78 Abortable,
-    /// The program did not poll in time, so its partitions went to other members.
+    /// The program did not poll in time, so its partitions went to other members. No call fails with
+    /// it so far: the log and an event tell it, and the next poll joins again.
     MaxPollExceeded = 79 Abortable,
     /// The partition is not assigned to this consumer.
     NotAssigned = 80 Usage,

@@ -128,7 +128,7 @@ pub(super) fn obstacle(metadata: &Metadata, topics: &[Arc<str>]) -> Option<Error
     }
     topics.iter().find_map(|topic| {
         let code = cluster.topics.get(topic)?.error;
-        code.is_error().then(|| Error::from_kafka(code, None).with_topic(topic))
+        code.is_error().then(|| of_topic(code, topic))
     })
 }
 
@@ -137,13 +137,26 @@ pub(super) fn missing(cluster: &Cluster, assigned: &BTreeSet<TopicPartition>) ->
     assigned.iter().find_map(|partition| {
         let known = cluster.topics.get(&partition.topic)?;
         if known.error.is_error() {
-            return Some(at(Error::from_kafka(known.error, None), partition));
+            let error = of_topic(known.error, &partition.topic);
+            return Some(error.with_partition(partition.partition));
         }
         let (index, count) = (usize::try_from(partition.partition), known.partitions.len());
         let there = index.is_ok_and(|index| index < count);
         let text = format!("the cluster has no {partition}: the topic has {count} partitions");
         (!there).then(|| at(Error::new(ErrorKind::UnknownTopic, text), partition))
     })
+}
+
+/// What the metadata say of a topic.
+fn of_topic(code: ErrorCode, topic: &Arc<str>) -> Error {
+    let error = Error::from_kafka(code, None).with_topic(topic);
+    match error.kind() {
+        ErrorKind::UnknownTopic => error.with_hint(
+            "is the name right? A consumer waits for a topic that does not exist, and makes none \
+             unless allow.auto.create.topics is true",
+        ),
+        _ => error,
+    }
 }
 
 fn at(error: Error, partition: &TopicPartition) -> Error {
