@@ -167,11 +167,10 @@ impl Consumer {
     #[pyo3(signature = (timeout=None))]
     fn poll(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Record>> {
         guard(py, || {
-            let core = self.core.get(py)?;
+            let (core, timeout) = (self.core.get(py)?, seconds(py, timeout)?);
             if let Some(record) = core.poll_begun().or_raise(py)? {
                 return Ok(Some(Record::single(record)));
             }
-            let timeout = seconds(py, timeout)?;
             match wait::block_on(py, core.next(), timeout)? {
                 Some(record) => record.map(single).or_raise(py),
                 // Tells why there is nothing, if it is known.

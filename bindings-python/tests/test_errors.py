@@ -196,6 +196,10 @@ def test_a_timeout_is_a_number_of_seconds_from_0_on(producer, consumer, topic, t
     assert {producer, reader} <= set(ottla._process._open)
     assert producer.send(topic, b"v").result(timeout=20).offset == 2
     assert take(reader, 1)[0].offset == 0
+    # Also where the next record is at hand already.
+    with pytest.raises(ottla.InvalidArgumentError, match="seconds from 0 on"):
+        reader.poll(timeout=timeout)
+    assert take(reader, 1)[0].offset == 1
 
 
 def test_values_of_other_types_are_refused(producer, topic):
@@ -205,6 +209,9 @@ def test_values_of_other_types_are_refused(producer, topic):
         producer.send_many(topic, [(b"a", b"b", b"c")])
     with pytest.raises(TypeError):
         producer.send_many(topic, 5)
+    for one in ("abc", b"abc"):
+        with pytest.raises(TypeError, match="a list or another iterable, not"):
+            producer.send_many(topic, one)
 
 
 def test_a_closed_client_says_so_and_closes_again(broker, topic):

@@ -144,7 +144,14 @@ impl Item {
     }
 
     /// All items of an iterable.
+    ///
+    /// One text is refused, though Python iterates over its letters: nobody means these.
     pub(crate) fn all(given: &Bound<'_, PyAny>) -> PyResult<Vec<Self>> {
+        if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
+            let kind = given.get_type().name()?;
+            let text = format!("records are a list or another iterable, not one {kind}");
+            return Err(PyTypeError::new_err(text));
+        }
         let mut items = Vec::with_capacity(expected(given)?);
         for item in given.try_iter()? {
             items.push(Self::new(&item?)?);
