@@ -36,7 +36,11 @@ fn main() -> ExitCode {
 }
 
 fn command() -> Command {
-    let mut options = String::from("Options for -c and --config, with their defaults:\n");
+    let mut options = format!(
+        "Log lines go to standard error, from the level info on; {LOG_VARIABLE}=warn in the \
+         environment has fewer written, {LOG_VARIABLE}=debug more.\n\n\
+         Options for -c and --config, with their defaults:\n"
+    );
     for row in OPTIONS {
         options.extend(["  ", row.name, "=", row.default, "\n      ", row.doc, "\n"]);
     }

@@ -1,5 +1,6 @@
 //! The commands that look at a data folder and mend it, while no broker has it.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +9,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use ottla_storage::check::{DirectoryCheck, Severity, check_directory};
 use ottla_storage::folder::parse_folder_name;
 use ottla_storage::{DirectoryLock, DiskFiles, repair};
+
+/// The file by which a broker knows its folder, written before any partition's.
+const META_PROPERTIES: &str = "meta.properties";
 
 /// Exit status where the command itself could not be carried out.
 const UNABLE: u8 = 2;
@@ -31,7 +35,8 @@ pub(crate) fn commands() -> [Command; 2] {
     let check = Command::new("check")
         .about("Reads a data folder and tells what is damaged in it; changes nothing")
         .after_help(
-            "Exit status: 0 without damage, 1 with damage, 2 if the folder cannot be read.\n\
+            "Exit status: 0 without damage, 1 with damage, 2 if the folder cannot be \
+             read or is none of a broker's.\n\
              While a broker has the folder, its newest batches may look torn.",
         )
         .arg(data())
@@ -42,7 +47,7 @@ pub(crate) fn commands() -> [Command; 2] {
             "What is dropped is kept beside, in files that end with .damaged. Batches after a \
              damaged one stay, at their offsets. Refused while a broker has the folder.\n\
              Exit status: 0 if all is well or mended or told, 1 if damage stays, 2 if the folder \
-             cannot be read or is in use.",
+             cannot be read, is none of a broker's or is in use.",
         )
         .arg(data())
         .arg(partition())
@@ -109,9 +114,23 @@ fn mend(arguments: &ArgMatches) -> Result<ExitCode, String> {
     Ok(if after.damages() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The folder that is meant, if a broker has ever kept anything there: "no damage" about a folder
+/// that was named by mistake would be false comfort.
 fn folder(arguments: &ArgMatches) -> Result<&Path, String> {
     let dir = arguments.get_one::<PathBuf>("data");
-    dir.map(PathBuf::as_path).ok_or_else(|| "--data is missing".to_owned())
+    let dir = dir.map(PathBuf::as_path).ok_or_else(|| "--data is missing".to_owned())?;
+    let unreadable = |error| format!("the folder {} cannot be read: {error}", dir.display());
+    for entry in fs::read_dir(dir).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name();
+        let name = name.to_string_lossy();
+        if name == META_PROPERTIES || parse_folder_name(&name).is_some() {
+            return Ok(dir);
+        }
+    }
+    let dir = dir.display();
+    Err(format!(
+        "{dir} is no data folder: it has neither {META_PROPERTIES} nor a partition's folder"
+    ))
 }
 
 fn look(arguments: &ArgMatches) -> Result<(&Path, DirectoryCheck), String> {

@@ -151,3 +151,30 @@ fn damage_that_a_start_after_a_kill_finds_takes_its_partition_offline() {
     let mut client = Client::connect(program.address);
     assert_eq!(client.fetch("orders", 0), ["a", "a", "c", "c", "d", "d", "e", "e"]);
 }
+
+#[test]
+fn a_folder_that_no_broker_has_used_is_not_called_undamaged() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("letter.txt"), "dear").expect("written");
+    let (empty, none) = (dir.path().join("empty"), dir.path().join("none"));
+    fs::create_dir(&empty).expect("a folder");
+    let file = dir.path().join("letter.txt");
+    for (folder, words) in [
+        (dir.path(), "is no data folder"),
+        (&*empty, "is no data folder"),
+        (&*none, "cannot be read: No such file"),
+        (&*file, "cannot be read: Not a directory"),
+    ] {
+        let text = folder.to_str().expect("text");
+        for name in ["check", "repair"] {
+            let (status, told) = command(&[name, "--data", text]);
+            assert_eq!(status, Some(2), "{told}");
+            assert!(told.contains(text) && told.contains(words), "{told}");
+        }
+    }
+    assert_eq!(fs::read_dir(&empty).expect("a folder").count(), 0, "nothing was left there");
+    let data = dir.path().join("data");
+    let broker = Broker::start(BrokerConfig::new().data_dir(&data)).expect("a broker");
+    broker.stop(DEADLINE).expect("a clean stop");
+    assert_eq!(command(&["check", "--data", data.to_str().expect("text")]).0, Some(0));
+}

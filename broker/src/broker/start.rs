@@ -191,8 +191,20 @@ fn bind(address: &str) -> Result<(TcpListener, SocketAddr), BrokerError> {
     };
     bound().map_err(|error: io::Error| BrokerError::Address {
         address: address.to_owned(),
-        reason: error.to_string(),
+        reason: format!("{error}{}", advice(error.kind())),
     })
+}
+
+/// What a person can do about an address that is not listened on.
+const fn advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::InvalidInput => "; it takes HOST:PORT, such as 127.0.0.1:9092",
+        io::ErrorKind::AddrInUse => {
+            "; another program listens there: stop that one or name another port, 0 for a free one"
+        }
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
+        _ => "",
+    }
 }
 
 /// Starts the threads that serve.
