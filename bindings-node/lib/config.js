@@ -41,6 +41,14 @@ function brokerPairs (options, own) {
   return pairs(options, own).map(([name, value]) => [dotted(name).replaceAll('_', '.'), value])
 }
 
+/** The options of a call, as an object: a bare number would be passed over, and a wait have no end. */
+function asObject (options) {
+  if (typeof options !== 'object' || options === null) {
+    throw new TypeError(`options are given as an object, such as { timeout: 1000 }, not ${String(options)}`)
+  }
+  return options
+}
+
 /** A time in milliseconds; undefined is no limit, or the default. */
 function millis (name, time, otherwise) {
   if (time === undefined || time === null) return otherwise
@@ -59,4 +67,4 @@ function whole (name, number, least, otherwise) {
   return number
 }
 
-module.exports = { TIMER_MAX, pairs, brokerPairs, millis, whole }
+module.exports = { TIMER_MAX, pairs, brokerPairs, asObject, millis, whole }

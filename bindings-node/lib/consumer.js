@@ -6,7 +6,7 @@ const { wantLog } = require('./log')
 const { Reading } = require('./reading')
 const { Batch, ConsumerRecord } = require('./record')
 const { partitionOf } = require('./pack')
-const { pairs, millis, whole } = require('./config')
+const { pairs, asObject, millis, whole } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf } = require('./error')
 
@@ -53,7 +53,7 @@ class Consumer {
 
   /** The next record; null if the time is over before one comes. */
   async poll (options = NO_OPTIONS) {
-    const signal = checked(options.signal)
+    const signal = checked(asObject(options).signal)
     const timeout = millis('timeout', options.timeout, Infinity)
     return (await this.#reading.next({ timeout, signal })) ?? null
   }
@@ -65,7 +65,7 @@ class Consumer {
 
   /** The same in batches of one partition, of so many records at most. */
   batches (options = NO_OPTIONS) {
-    const records = whole('maxRecords', options.maxRecords, 1, Infinity)
+    const records = whole('maxRecords', asObject(options).maxRecords, 1, Infinity)
     return this.#iterate({ records, signal: checked(options.signal) })
   }
 
@@ -106,7 +106,7 @@ class Consumer {
    * that was given so far. Resolves when the group's coordinator has it.
    */
   async commit (what, options = NO_OPTIONS) {
-    const signal = checked(options.signal)
+    const signal = checked(asObject(options).signal)
     const number = call(() => this.#commit(what, {
       batch: (handle, end) => this.#native.commitBatch(handle, end),
       offsets: (partitions, offsets) => this.#native.commitOffsets(partitions, offsets),
@@ -161,7 +161,7 @@ class Consumer {
 
   /** What the group has committed for these partitions; null for none. */
   async committed (partitions, options = NO_OPTIONS) {
-    const signal = checked(options.signal)
+    const signal = checked(asObject(options).signal)
     const number = call(() => this.#native.committed(partitions.map(partitionPair)))
     const forget = () => this.#pump.forget(number)
     const { offsets } = await abortable(signal, this.#pump.call(number), forget)
@@ -204,7 +204,7 @@ class Consumer {
 
   /** Commits what is finished, leaves the group, and ends. A loop over the records ends, too. */
   async close (options = NO_OPTIONS) {
-    const timeout = millis('timeout', options.timeout)
+    const timeout = millis('timeout', asObject(options).timeout)
     this.#closing ??= this.#close(timeout)
     await this.#closing
   }

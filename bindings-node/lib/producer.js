@@ -6,7 +6,7 @@ const { Pump } = require('./pump')
 const { wantLog } = require('./log')
 const { takePacker, putBackPacker, isBytes, largeValue } = require('./pack')
 const { Delivery, SendReport } = require('./delivery')
-const { TIMER_MAX, pairs, millis } = require('./config')
+const { TIMER_MAX, pairs, asObject, millis } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf, toError } = require('./error')
 
@@ -81,7 +81,7 @@ class Producer extends EventEmitter {
     let slot
     let signal
     try {
-      signal = options.signal === undefined ? undefined : checked(options.signal)
+      signal = asObject(options).signal === undefined ? undefined : checked(options.signal)
       this.#check(topic)
       const large = pack(packer, value, options)
       const number = this.#number(topic)
@@ -104,7 +104,7 @@ class Producer extends EventEmitter {
     const packer = takePacker()
     try {
       this.#check(topic)
-      const large = pack(packer, value, options)
+      const large = pack(packer, value, asObject(options))
       const number = this.#number(topic)
       const slot = large === undefined
         ? this.#push(number, packer.numbers, packer.bytes)
@@ -121,14 +121,14 @@ class Producer extends EventEmitter {
 
   /** Resolves when there is room again. */
   async drain (options = NO_OPTIONS) {
-    const signal = checked(options.signal)
+    const signal = checked(asObject(options).signal)
     const number = call(() => this.#native.room(0))
     await abortable(signal, this.#pump.call(number), () => this.#pump.forget(number))
   }
 
   /** Sends many records; resolves with a report on each. */
   async sendMany (topic, rows, options = NO_OPTIONS) {
-    const signal = checked(options.signal)
+    const signal = checked(asObject(options).signal)
     const list = listOf(rows)
     this.#check(topic)
     if (list.length === 0) {
@@ -162,7 +162,7 @@ class Producer extends EventEmitter {
 
   /** Sends all at once, and resolves when each record is delivered or has failed. */
   async flush (options = NO_OPTIONS) {
-    const signal = checked(options.signal)
+    const signal = checked(asObject(options).signal)
     const timeout = millis('timeout', options.timeout, Infinity)
     this.#setClean()
     let number
@@ -184,7 +184,7 @@ class Producer extends EventEmitter {
 
   /** Delivers what there is, and ends; rejects if records were lost that nobody waited for. */
   async close (options = NO_OPTIONS) {
-    const timeout = millis('timeout', options.timeout)
+    const timeout = millis('timeout', asObject(options).timeout)
     this.#closing ??= this.#close(timeout)
     await this.#closing
   }

@@ -39,6 +39,27 @@ test('an option of the wrong type is refused, with what it takes', () => {
   given({ linger: undefined, acks: null })()
 })
 
+test('options of a call that are no object are refused, and nothing is done', async (t) => {
+  const topic = await place.topic()
+  const [producer, consumer] = [place.producer(t), place.consumer(t, topic)]
+  for (const bad of [500, 'key', null, false]) {
+    const calls = [
+      () => producer.send(topic, 'v', bad), () => producer.sendMany(topic, ['v'], bad),
+      () => producer.drain(bad), () => producer.flush(bad), () => producer.close(bad),
+      () => consumer.poll(bad), () => consumer.commit(undefined, bad),
+      () => consumer.committed([], bad), () => consumer.close(bad),
+      () => place.broker.createTopic(`${topic}-other`, bad), () => place.broker.stop(bad)
+    ]
+    for (const call of calls) {
+      await assert.rejects(call, { name: 'TypeError', message: /given as an object/ })
+    }
+    assert.throws(() => producer.push(topic, 'v', bad), /given as an object/)
+    assert.throws(() => consumer.batches(bad), /given as an object/)
+  }
+  assert.equal((await producer.send(topic, 'first')).offset, 0n)
+  assert.equal((await consumer.poll()).value.toString(), 'first')
+})
+
 test('options have short, long, dotted and camel-case names', () => {
   for (const name of ['linger', 'lingerMs', 'linger.ms', 'linger_ms']) {
     assert.ok(new Producer({ 'bootstrap.servers': ['a:1', 'b:2'], [name]: 5 }))
