@@ -192,6 +192,13 @@ impl Vitals {
         self.throttled_ms.load(Ordering::Relaxed)
     }
 
+    /// Why no connection is open, if one was tried and failed.
+    pub(crate) fn cut_off(&self) -> Option<Error> {
+        let told = lock(&self.told);
+        let last = told.last_error.as_ref().filter(|_| told.connected.is_empty());
+        last.map(|(error, _)| error.clone())
+    }
+
     pub(crate) fn read(&self, now: Instant) -> Health {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let told = lock(&self.told);

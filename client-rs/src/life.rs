@@ -1,10 +1,10 @@
 //! How far a client's life has come: not begun, on the I/O thread, or closed.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::driver::ClientHandle;
 use crate::error::Error;
-use crate::health::Health;
+use crate::health::{Health, Vitals};
 use crate::process::Process;
 use crate::state::guard::lock;
 
@@ -59,6 +59,11 @@ impl Life {
     pub(crate) fn health(&self) -> Health {
         let client = self.client.get().filter(|_| self.process.is_current());
         client.map(ClientHandle::health).unwrap_or_default()
+    }
+
+    /// What is told of its connections, once there are any.
+    pub(crate) fn vitals(&self) -> Option<Arc<Vitals>> {
+        self.client.get().map(ClientHandle::vitals)
     }
 
     /// Milliseconds for which brokers wanted to be left alone (KIP-219).

@@ -8,6 +8,7 @@ mod elsewhere;
 mod patience;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
@@ -417,6 +418,49 @@ impl Wake for Noted {
     fn wake(self: Arc<Self>) {
         self.order.lock().unwrap().send(self.place).unwrap();
     }
+}
+
+#[test]
+fn who_finds_no_room_while_the_broker_is_away_is_told_why_there_is_none() {
+    let broker = BrokerElsewhere::in_memory(&[]);
+    let (bootstrap, topic) = (broker.bootstrap().to_owned(), broker.topic(1));
+    // Mostly the first time is long enough for the topic to be known.
+    let known = |times: u32| {
+        let block = (300 * times).to_string();
+        let pairs = [("buffer.memory", "65536"), ("max.block.ms", &*block)];
+        let producer = producer(&bootstrap, &pairs);
+        let first = producer.send(&Record::to(&topic)).unwrap().wait(LIMIT);
+        (producer, first)
+    };
+    let (producer, first) = given_time(|(_, first)| first.is_ok(), known);
+    first.unwrap();
+    let away = broker.kill();
+    wait_until("the loss of the connection", || {
+        let health = producer.health();
+        !health.is_connected() && health.last_error.is_some()
+    });
+    let value = vec![7; 1_000];
+    let record = Record::to(&topic).value(&value);
+    let mut sent = Vec::new();
+    let by_thread = loop {
+        match producer.send(&record) {
+            Ok(taken) => sent.push(taken),
+            Err(error) => break error,
+        }
+    };
+    let by_task = loop {
+        match block_on(producer.room(1_000)).0 {
+            Ok(()) => sent.extend(fill(&producer, &topic, &value).0),
+            Err(error) => break error,
+        }
+    };
+    for error in [by_thread, by_task] {
+        assert_eq!(error.kind(), ErrorKind::BufferFull);
+        assert!(error.hint().unwrap().contains("of 65536 bytes"), "{error}");
+        assert!(error.source().is_some() && error.to_string().contains(&bootstrap), "{error}");
+    }
+    producer.close(Duration::ZERO).ok();
+    drop(away);
 }
 
 #[test]

@@ -318,6 +318,11 @@ impl Done {
 }
 
 impl ClientHandle {
+    /// What is told of its connections.
+    pub(crate) fn vitals(&self) -> Arc<Vitals> {
+        Arc::clone(&self.vitals)
+    }
+
     fn new(events: &Arc<Feed>) -> Self {
         Self { done: Arc::default(), vitals: Arc::new(Vitals::new(events)) }
     }

@@ -169,7 +169,9 @@ impl Producer {
     /// `max.block.ms`. Then it is kept for the next [`Producer::try_send`], for a tenth of a second.
     pub fn room(&self, bytes: usize) -> Room {
         let inner = &self.inner;
+        let vitals = inner.life.vitals();
         Room::new((Arc::clone(&inner.face), inner.process), bytes, inner.config.max_block)
+            .of_client(vitals)
     }
 
     /// Counts a record that a face is going to keep until there is room for it, as long as what is
@@ -244,7 +246,9 @@ impl Producer {
     ) -> Result<(), Error> {
         let now_ms = record.timestamp.map_or_else(clock::burst_ms, |_| -1);
         self.append(record, now_ms, &mut self.room_left(), keep).map_err(|error| match error {
-            AppendError::Memory(_) => self.full("there is no room for the record now"),
+            AppendError::Memory(_) => {
+                room::full(&self.inner.face.memory, "there is no room for the record now")
+            }
             AppendError::Failed(error) => error,
         })
     }
@@ -317,20 +321,10 @@ impl Producer {
             }
             let now = clock::now();
             if by <= now {
-                return Err(self.full("there was no room for the record within `max.block.ms`"));
+                return Err(room::late(&face.memory, self.inner.life.vitals().as_deref()));
             }
             parker.park(by - now);
         }
-    }
-
-    fn full(&self, text: &str) -> Error {
-        let memory = &self.inner.face.memory;
-        let hint = format!(
-            "{} of {} bytes of `buffer.memory` hold records not yet delivered",
-            memory.used(),
-            memory.total()
-        );
-        Error::new(ErrorKind::BufferFull, text).with_outcome(Outcome::NotSent).with_hint(hint)
     }
 
     /// Why a record is not taken in a child of the process that made the producer.

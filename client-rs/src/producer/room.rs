@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::driver::clock;
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::health::Vitals;
 use crate::process::Process;
 use crate::state::accumulator::Accumulator;
-use crate::state::accumulator::memory::Place;
+use crate::state::accumulator::memory::{Memory, Place};
 use crate::state::parker::Sleeper;
 
 /// Bytes that a record takes beside its key, value and headers, at most.
@@ -40,6 +41,7 @@ pub struct Room {
     by: Option<Instant>,
     /// Since when it waits.
     waits_since: Option<Instant>,
+    vitals: Option<Arc<Vitals>>,
 }
 
 impl Room {
@@ -49,7 +51,14 @@ impl Room {
         max_block: Duration,
     ) -> Self {
         let bytes = face.memory.chunk_for(bytes.saturating_add(OVERHEAD));
-        Self { face, process, bytes, max_block, place: None, by: None, waits_since: None }
+        let (place, by, waits_since, vitals) = (None, None, None, None);
+        Self { face, process, bytes, max_block, place, by, waits_since, vitals }
+    }
+
+    /// Has it say why no broker can be reached, as the client's connections tell it.
+    pub(super) fn of_client(mut self, vitals: Option<Arc<Vitals>>) -> Self {
+        self.vitals = vitals;
+        self
     }
 
     /// Has its time run from now on, and not from its first poll: for who waits for something else
@@ -116,9 +125,7 @@ impl Future for Room {
         if by <= now || place.is_expired() {
             this.place = None;
             this.note_wait();
-            let text = "there was no room for the record within `max.block.ms`";
-            let error = Error::new(ErrorKind::BufferFull, text);
-            return Poll::Ready(Err(error.with_outcome(Outcome::NotSent)));
+            return Poll::Ready(Err(late(&this.face.memory, this.vitals.as_deref())));
         }
         if fresh {
             this.waits_since.get_or_insert(now);
@@ -126,6 +133,25 @@ impl Future for Room {
             this.face.wake.wake();
         }
         Poll::Pending
+    }
+}
+
+/// The error of a record for which there is no room, with how the buffer stands.
+pub(super) fn full(memory: &Memory, text: &str) -> Error {
+    let hint = format!(
+        "{} of {} bytes of `buffer.memory` hold records not yet delivered",
+        memory.used(),
+        memory.total()
+    );
+    Error::new(ErrorKind::BufferFull, text).with_outcome(Outcome::NotSent).with_hint(hint)
+}
+
+/// The error of a wait for room that was in vain; with the reason, if no broker can be reached.
+pub(super) fn late(memory: &Memory, vitals: Option<&Vitals>) -> Error {
+    let error = full(memory, "there was no room for the record within `max.block.ms`");
+    match vitals.and_then(Vitals::cut_off) {
+        Some(cause) => error.with_source(cause),
+        None => error,
     }
 }
 
