@@ -92,6 +92,11 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Done<ExitCode> {
+    // Of any command, so that none is begun with it, or builds something first.
+    if words.iter().any(|word| matches!(*word, "--help" | "-h")) {
+        println!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
     let workspace = Workspace::find()?;
     let mut report = Report::new();
     match words {
@@ -159,4 +164,17 @@ fn dist(workspace: &Workspace, language: &str) -> Done<ExitCode> {
 #[allow(clippy::print_stderr, reason = "why a command did not run, apart from its output")]
 fn say(line: &str) {
     eprintln!("{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_ask_for_help_begins_nothing() {
+        for words in [&["--help"][..], &["-h"], &["no-such-command", "--help"], &["dist", "-h"]] {
+            assert_eq!(run(words).expect("help"), ExitCode::SUCCESS, "{words:?}");
+        }
+        run(&["no-such-command"]).expect_err("there is none");
+    }
 }
