@@ -283,14 +283,20 @@ impl Producer {
         })
     }
 
-    /// Waits for room: for this record, or for any.
-    #[pyo3(signature = (signal, queued=None))]
-    fn _room(&self, py: Python<'_>, signal: &Signal, queued: Option<&Queued>) -> PyResult<Pending> {
+    /// Waits for room: for this record, for what is left of its time, or for any.
+    #[pyo3(signature = (signal, queued=None, left=None))]
+    fn _room(
+        &self,
+        py: Python<'_>,
+        signal: &Signal,
+        queued: Option<&Queued>,
+        left: Option<f64>,
+    ) -> PyResult<Pending> {
         guard(py, || {
-            let core = self.core.get(py)?;
+            let (core, left) = (self.core.get(py)?, seconds(py, left)?.unwrap_or(Duration::MAX));
             let size = |queued: &Queued| queued.parts.with(py, &queued.topic, |it| Ok(it.size()));
             let bytes = queued.map(size).transpose()?.unwrap_or(0);
-            Ok(Pending::new(signal, core.room(bytes), |_, ()| Ok(())))
+            Ok(Pending::new(signal, core.room(bytes).within(left), |_, ()| Ok(())))
         })
     }
 

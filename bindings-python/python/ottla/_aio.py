@@ -220,13 +220,8 @@ class AsyncProducer:
         while not first.future.done() and first.record is not None:
             # Only the first asks for room: what is kept for one behind it would be missing here.
             left = first.until - loop.time()
-            room = self._native._room(self._reactor.signal, first.record)
-            try:
-                await self._reactor.run(room, max(0.0, left))
-            except TimeoutError:
-                raise BufferFullError(
-                    "there was no room for the record within max_block_ms"
-                ) from None
+            room = self._native._room(self._reactor.signal, first.record, max(0.0, left))
+            await self._reactor.run(room)
             if first.future.done():
                 return
             try:

@@ -69,6 +69,14 @@ impl Room {
         self
     }
 
+    /// Has its time be over in so long, and after `max.block.ms` at the latest: for who has waited
+    /// for something else before.
+    #[must_use]
+    pub fn within(mut self, left: Duration) -> Self {
+        self.by = Some(clock::now() + left.min(self.max_block));
+        self
+    }
+
     /// Waits for room for a record of so many bytes from now on, for what is left of its time: so
     /// that all records of a call have `max.block.ms` together. When that is over, room that is
     /// there is still given.
