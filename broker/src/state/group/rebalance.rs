@@ -86,6 +86,7 @@ impl Group {
             self.phase = Phase::Preparing { deadline, delayed_until: None };
             return;
         }
+        self.store_ids(out);
         self.generation = self.next_generation();
         self.protocol = self.select_protocol();
         let members = self.members.keys().cloned().collect();
@@ -104,6 +105,26 @@ impl Group {
         for (token, id) in joined {
             let is_leader = self.leader.as_ref() == Some(&id);
             out.answer(token, Answer::Join(self.joined(&id, is_leader)));
+        }
+    }
+
+    /// Notes in the log the ids by which static members are known from now on (KIP-345).
+    ///
+    /// The generation itself is stored with its assignment. Were the log read back before that, it
+    /// would have the ids of the processes before these, and these would be fenced in their place.
+    fn store_ids(&mut self, out: &mut Decision) {
+        let Some(mut stored) = self.stored.clone() else { return };
+        for member in &mut stored.members {
+            let holder = member.instance_id.as_ref().and_then(|name| self.instances.get(name));
+            let Some(holder) = holder else { continue };
+            if stored.leader.as_ref() == Some(&member.id) {
+                stored.leader = Some(holder.clone());
+            }
+            member.id = holder.clone();
+        }
+        if self.stored.as_ref() != Some(&stored) {
+            out.groups.push(stored.clone());
+            self.stored = Some(stored);
         }
     }
 

@@ -278,14 +278,49 @@ fn ids_given_out_in_advance_are_bounded() {
     assert_eq!(said[3], "GROUP_MAX_SIZE_REACHED");
 }
 
-#[test]
-fn after_a_restart_members_go_on_where_the_log_says_they_were() {
-    let before = scene(Start::Stable);
+/// What a broker has that was started on a scene's log.
+fn restarted(before: &Scene) -> Scene {
     let mut after = Scene::new();
     for record in &before.log {
         after.groups.replay(record);
     }
     after.groups.handle_loaded(after.now);
+    after
+}
+
+#[test]
+fn a_static_member_that_was_named_is_known_after_a_restart_before_its_generation_is_stored() {
+    let successor = Join { version: 9, fresh: "1", instance: Some("i"), ..NEW };
+    for was_put_out in [false, true] {
+        let mut before = scene(Start::Static);
+        if was_put_out {
+            before.pass(5_000);
+            before.heartbeat("b-0", None, 2);
+            before.pass(5_000);
+        } else {
+            before.join(new("c"));
+        }
+        let named = before.join(successor);
+        let b = before.join(again("b", "b-0"));
+        let generation = before.joined(b).generation;
+        assert_eq!(before.joined(named).member_id, Arc::from("i-1"));
+        assert_eq!(before.phase(), PhaseName::CompletingRebalance);
+        let mut after = restarted(&before);
+        let old = after.heartbeat("i-0", Some("i"), 2);
+        assert_eq!(after.said(old), "FENCED_INSTANCE_ID");
+        let new = after.heartbeat("i-1", Some("i"), generation);
+        assert_eq!(after.said(new), "ILLEGAL_GENERATION");
+        after.join(again("b", "b-0"));
+        let new = after.join(Join { member_id: "i-1", topics: "u", ..successor });
+        after.join(again("b", "b-0"));
+        assert_eq!(after.said(new), "i-1 leader in 3, told of 2", "put out: {was_put_out}");
+    }
+}
+
+#[test]
+fn after_a_restart_members_go_on_where_the_log_says_they_were() {
+    let before = scene(Start::Stable);
+    let mut after = restarted(&before);
     let beat = after.heartbeat("b-0", None, 2);
     assert_eq!(after.said(beat), "NONE");
     let sync = after.sync(sync("b-0", 2));
