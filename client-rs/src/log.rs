@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -250,7 +251,8 @@ impl Queue {
         };
         self.changed.notify_all();
         if let Some(bell) = bell {
-            bell();
+            // It is the program's, and this may be the clients' own thread.
+            let _panicked = catch_unwind(AssertUnwindSafe(|| bell()));
         }
     }
 
@@ -436,6 +438,14 @@ mod tests {
         queue.take();
         queue.push(line(0));
         assert_eq!(rung.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_bell_that_panics_harms_nobody_who_writes_a_line() {
+        let queue = Queue::new();
+        queue.set(true, Arc::new(|| panic!("the bell's own fault")));
+        queue.push(line(0));
+        assert_eq!(queue.take(), [line(0)]);
     }
 
     #[test]
