@@ -80,6 +80,13 @@ pub(super) struct Rows<V> {
     rows: Vec<(usize, Result<V, Refusal>)>,
 }
 
+impl<V> Rows<V> {
+    /// Of an answer that does not say what was asked: it is asked again.
+    pub(super) const fn none(throttle_ms: i32) -> Self {
+        Self { throttle_ms, rows: Vec::new() }
+    }
+}
+
 impl<K: Ord> Asked<'_, K> {
     /// The rows of an answer by their keys. A key that was not asked about is passed over.
     pub(super) fn rows<Q, V>(

@@ -1,6 +1,6 @@
 //! Offsets that groups have committed: listed, changed, deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ottla_protocol::messages::offset_commit_request::{
@@ -110,6 +110,7 @@ fn list(group: Arc<str>, options: GroupOffsetsOptions) -> Ask<(), GroupOffsets> 
         (Some(_), false) => *ApiKey::OffsetFetch.served().start(),
     };
     let route = to_coordinator(&group);
+    let (own, wanted) = (Arc::clone(&group), topics.clone());
     let build = move || {
         let (group, topics) = (Arc::clone(&group), topics.clone());
         body(ApiKey::OffsetFetch, first..=BY_NAME_TO, move |frame| {
@@ -140,20 +141,36 @@ fn list(group: Arc<str>, options: GroupOffsetsOptions) -> Ask<(), GroupOffsets> 
             frame.put(&request)
         })
     };
-    Ask::one(ApiKey::OffsetFetch, route, build, |answer, asked| {
-        let (throttle_ms, offsets) = read_offsets(answer)?;
-        Ok(asked.only(throttle_ms, offsets))
+    Ask::one(ApiKey::OffsetFetch, route, build, move |answer, asked| {
+        let (throttle_ms, offsets) = read_offsets(answer, &own, wanted.as_ref())?;
+        Ok(match offsets {
+            Some(offsets) => asked.only(throttle_ms, offsets),
+            None => Rows::none(throttle_ms),
+        })
     })
 }
 
 /// A partition's row, whichever version it came in.
 type Row<'a> = (i32, i64, i32, Option<&'a str>, ErrorCode);
 
-fn read_offsets(answer: &Answer) -> Result<(i32, Result<GroupOffsets, Refusal>), Error> {
+/// What is asked for, by topic.
+type Wanted = BTreeMap<Arc<str>, Vec<(i32, ())>>;
+
+/// The offsets of a group, or of those of its partitions that are wanted; none if the answer leaves out
+/// the group or one of them: that is no word that nothing is committed.
+fn read_offsets(
+    answer: &Answer,
+    group: &str,
+    wanted: Option<&Wanted>,
+) -> Result<(i32, Option<Result<GroupOffsets, Refusal>>), Error> {
     let response = answer.decode::<OffsetFetchResponse<'_>>()?;
+    let throttle_ms = response.throttle_time_ms;
     let mut rows: Vec<(&str, Row<'_>)> = Vec::new();
     let mut code = response.error_code;
-    if let Some(group) = response.groups.first().filter(|_| answer.version >= GROUPS_FROM) {
+    if answer.version >= GROUPS_FROM {
+        let Some(group) = response.groups.iter().find(|row| row.group_id == group) else {
+            return Ok((throttle_ms, None));
+        };
         code = group.error_code;
         for topic in &group.topics {
             rows.extend(topic.partitions.iter().map(|row| {
@@ -167,6 +184,16 @@ fn read_offsets(answer: &Answer) -> Result<(i32, Result<GroupOffsets, Refusal>),
             let (offset, epoch) = (row.committed_offset, row.committed_leader_epoch);
             (topic.name, (row.partition_index, offset, epoch, row.metadata, row.error_code))
         }));
+    }
+    if let Some(wanted) = wanted {
+        let named: BTreeSet<_> = rows.iter().map(|(topic, row)| (*topic, row.0)).collect();
+        let asked =
+            wanted.iter().flat_map(|(topic, rows)| rows.iter().map(move |row| (&**topic, row.0)));
+        let asked: BTreeSet<_> = asked.collect();
+        if code.is_none() && !asked.is_subset(&named) {
+            return Ok((throttle_ms, None));
+        }
+        rows.retain(|(topic, row)| asked.contains(&(*topic, row.0)));
     }
     let first_fault = rows.iter().map(|(_, row)| row.4).find(|code| code.is_error());
     let code = if code.is_none() { first_fault.unwrap_or(code) } else { code };
@@ -184,9 +211,10 @@ fn read_offsets(answer: &Answer) -> Result<(i32, Result<GroupOffsets, Refusal>),
             })
             .collect();
         offsets.sort_by(|(one, _), (two, _)| one.cmp(two));
+        offsets.dedup_by(|(one, _), (two, _)| one == two);
         offsets
     });
-    Ok((response.throttle_time_ms, offsets))
+    Ok((throttle_ms, Some(offsets)))
 }
 
 fn alter(
@@ -270,4 +298,72 @@ fn delete(group: Arc<str>, partitions: Vec<TopicPartition>) -> Ask<TopicPartitio
         Ok(rows)
     });
     ask.changing()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use bytes::Bytes;
+    use ottla_protocol::messages::offset_fetch_response as fetched;
+    use ottla_protocol::{Message, Writer};
+
+    use super::*;
+
+    /// An answer of that version about a group, with offsets of partitions of topic "t".
+    fn answer(version: i16, group_id: &str, rows: &[(i32, i64)]) -> Answer {
+        let mut response = OffsetFetchResponse::default();
+        if version >= GROUPS_FROM {
+            let row = |&(partition_index, committed_offset): &(i32, i64)| {
+                fetched::OffsetFetchResponsePartitions {
+                    partition_index,
+                    committed_offset,
+                    ..Default::default()
+                }
+            };
+            let partitions = rows.iter().map(row).collect();
+            let topic =
+                fetched::OffsetFetchResponseTopics { name: "t", partitions, ..Default::default() };
+            response.groups = vec![fetched::OffsetFetchResponseGroup {
+                group_id,
+                topics: vec![topic],
+                ..Default::default()
+            }];
+        } else {
+            let row = |&(partition_index, committed_offset): &(i32, i64)| {
+                fetched::OffsetFetchResponsePartition {
+                    partition_index,
+                    committed_offset,
+                    ..Default::default()
+                }
+            };
+            let partitions = rows.iter().map(row).collect();
+            response.topics = vec![fetched::OffsetFetchResponseTopic { name: "t", partitions }];
+        }
+        let mut writer = Writer::new();
+        response.encode(&mut writer, version).unwrap();
+        let body = Bytes::from(writer.into_bytes());
+        Answer { version, body, broker: Rc::from("1 at b:1"), throttle: Rc::default() }
+    }
+
+    /// Partitions and offsets that an answer tells, if it tells what was asked.
+    fn told(answer: &Answer, wanted: Option<&[i32]>) -> Option<Vec<(i32, i64)>> {
+        let at = |&partition: &i32| (TopicPartition::new("t", partition), ());
+        let wanted = wanted.map(|wanted| by_topic(wanted.iter().map(at)));
+        let (_, offsets) = read_offsets(answer, "g", wanted.as_ref()).unwrap();
+        let offsets = offsets?.unwrap();
+        Some(offsets.into_iter().map(|(at, new)| (at.partition, new.offset)).collect())
+    }
+
+    #[test]
+    fn an_answer_that_leaves_out_what_was_asked_is_no_word_that_nothing_is_committed() {
+        for version in [7, 8] {
+            let answer = answer(version, "g", &[(2, 20), (0, -1), (1, 10), (1, 11)]);
+            assert_eq!(told(&answer, None).unwrap(), [(1, 10), (2, 20)], "each once");
+            assert_eq!(told(&answer, Some(&[0, 1])).unwrap(), [(1, 10)], "no other");
+            assert_eq!(told(&answer, Some(&[0])).unwrap(), [], "so it says");
+            assert_eq!(told(&answer, Some(&[1, 3])), None);
+        }
+        assert_eq!(told(&answer(8, "another", &[(1, 10)]), None), None);
+    }
 }
