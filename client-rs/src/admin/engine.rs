@@ -143,6 +143,10 @@ impl Machine for Engine {
         }
     }
 
+    fn handle_begun(&mut self, token: u64) {
+        self.calls.handle_begun(token);
+    }
+
     fn handle_response(&mut self, token: u64, reply: Reply, cx: &mut Context<'_>) {
         self.calls.handle_response(token, reply, cx);
     }

@@ -222,7 +222,10 @@ impl Calls {
     /// All calls end now, for this reason.
     pub(crate) fn fail(&mut self, error: &Error) {
         for (_, call) in std::mem::take(&mut self.open) {
-            self.over.push(call.end(|_, _| error.clone()));
+            let told = |item: Option<&Item>, _| {
+                item.map_or_else(|| error.clone(), |item| item.warn(error.clone()))
+            };
+            self.over.push(call.end(told));
         }
     }
 
@@ -263,7 +266,8 @@ impl Calls {
                 Place::Unknown => continue,
                 Place::Never(error) => {
                     item.state = State::Over;
-                    work.fail(index, error.with_api(work.api()));
+                    let error = item.blame(error.with_api(work.api()), now - *begun);
+                    work.fail(index, error);
                     continue;
                 }
             };
@@ -288,11 +292,22 @@ impl Calls {
                 let Some(item) = items.get_mut(index) else { continue };
                 self.counts.retries += u64::from(item.attempts > 0);
                 item.attempts = item.attempts.saturating_add(1);
-                item.state = State::Asked;
+                item.state = State::Asked { begun: false };
             }
             let node = if let Target::Node(node) = target { Some(node) } else { None };
             self.asked.insert(token, Asked::Items { call: id, items: indexes, node });
             cx.send(self.request(target, token, body));
+        }
+    }
+
+    /// The first bytes of a request were written: its broker may act on it.
+    pub(crate) fn handle_begun(&mut self, token: u64) {
+        let Some(Asked::Items { call, items, .. }) = self.asked.get(&token) else { return };
+        let Some(call) = self.open.get_mut(call).filter(|call| call.work.changes()) else { return };
+        for &index in items {
+            if let Some(item) = call.items.as_mut().and_then(|items| items.get_mut(index)) {
+                item.state = State::Asked { begun: true };
+            }
         }
     }
 
@@ -302,7 +317,7 @@ impl Calls {
             Some(Asked::Coordinators) => {
                 let told = self.coordinators.handle_answer(token, reply, cx);
                 for (group, error) in told {
-                    self.refuse_group(&group, &error);
+                    self.refuse_group(&group, &error, cx.now);
                 }
             }
             Some(Asked::Items { call: id, items, node }) => {
@@ -365,6 +380,8 @@ impl Calls {
                     error
                 }
                 None => {
+                    // Nor does it say that it was left alone.
+                    item.begun |= changes;
                     let text = "the broker's answer does not name all that was asked";
                     Error::new(ErrorKind::Protocol, text).with_broker(&broker)
                 }
@@ -405,21 +422,6 @@ impl Calls {
                 item.state = State::Over;
                 let error = item.blame(fault.error.clone(), cx.now - call.begun);
                 call.work.fail(index, error);
-            }
-        }
-    }
-
-    /// Ends all that waits for a coordinator that nobody will ever be.
-    fn refuse_group(&mut self, group: &str, error: &Error) {
-        for call in self.open.values_mut() {
-            let items = call.items.iter_mut().flatten().enumerate();
-            let waiting = items.filter(|(_, item)| {
-                let of_group = matches!(&item.route, Route::Coordinator(own) if **own == *group);
-                of_group && matches!(item.state, State::Waiting { .. })
-            });
-            for (index, item) in waiting {
-                item.state = State::Over;
-                call.work.fail(index, error.clone());
             }
         }
     }

@@ -8,7 +8,8 @@ use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use ottla_protocol::messages::find_coordinator_response::FindCoordinatorResponse;
 use ottla_protocol::{ApiKey, ErrorCode};
 
-use super::Route;
+use super::items::State;
+use super::{Calls, Route};
 use crate::error::{Error, ErrorKind};
 use crate::state::machine::{Answer, Body, Context, Reply, body};
 use crate::state::pace::{Pace, soonest};
@@ -19,7 +20,8 @@ const KEY_TYPE_GROUP: i8 = 0;
 const MANY_FROM: i16 = 4;
 /// Groups of one request.
 const GROUPS_MAX: usize = 1000;
-/// Groups whose coordinators are kept in mind; past it all are forgotten, and found anew.
+/// Groups whose coordinators are kept in mind; past it all are forgotten, and found anew, but for those
+/// that are being looked for.
 const KNOWN_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -36,17 +38,21 @@ struct Known {
 pub(super) struct Coordinators {
     pace: Pace,
     groups: BTreeMap<Arc<str>, Known>,
+    /// With so many groups those that are found are forgotten.
+    forget_at: usize,
 }
 
 impl Coordinators {
     pub(super) const fn new(pace: Pace) -> Self {
-        Self { pace, groups: BTreeMap::new() }
+        Self { pace, groups: BTreeMap::new(), forget_at: KNOWN_MAX }
     }
 
     /// The coordinator of a group, which is looked for if it is not known.
     pub(super) fn node(&mut self, group: &Arc<str>, now: Instant) -> Option<i32> {
-        if self.groups.len() >= KNOWN_MAX && !self.groups.contains_key(group) {
+        if self.groups.len() >= self.forget_at && !self.groups.contains_key(group) {
             self.groups.retain(|_, known| known.asked.is_some() || known.retry_at.is_some());
+            // Of those that are left none can go yet: not each group more shall look at all of them.
+            self.forget_at = KNOWN_MAX.max(self.groups.len() * 2);
         }
         let known = self.groups.entry(Arc::clone(group)).or_default();
         if known.node.is_none() && known.asked.is_none() {
@@ -141,6 +147,23 @@ impl Coordinators {
     }
 }
 
+impl Calls {
+    /// Ends all that waits for a coordinator that nobody will ever be.
+    pub(super) fn refuse_group(&mut self, group: &str, error: &Error, now: Instant) {
+        for call in self.open.values_mut() {
+            let items = call.items.iter_mut().flatten().enumerate();
+            let waiting = items.filter(|(_, item)| {
+                let of_group = matches!(&item.route, Route::Coordinator(own) if **own == *group);
+                of_group && matches!(item.state, State::Waiting { .. })
+            });
+            for (index, item) in waiting {
+                item.state = State::Over;
+                call.work.fail(index, item.blame(error.clone(), now - call.begun));
+            }
+        }
+    }
+}
+
 fn question(groups: Vec<Arc<str>>) -> Box<dyn Body> {
     body(ApiKey::FindCoordinator, ApiKey::FindCoordinator.served(), move |frame| {
         let mut request = FindCoordinatorRequest {
@@ -193,4 +216,33 @@ fn read(
     let text = "the broker's answer does not name all groups that were asked about";
     let missing = Error::new(ErrorKind::Protocol, text).with_api(ApiKey::FindCoordinator);
     Ok((rows.collect(), Some(missing.with_broker(&answer.broker))))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "an origin for times that are made up")]
+
+    use super::*;
+    use crate::state::backoff::Backoff;
+
+    #[test]
+    fn groups_that_are_looked_for_are_not_looked_through_for_each_one_more() {
+        let now = Instant::now();
+        let pace = Pace::new(Backoff::new(Default::default()), 7);
+        let mut coordinators = Coordinators::new(pace);
+        let group = |number: usize| Arc::<str>::from(number.to_string());
+        for number in 0..=KNOWN_MAX {
+            assert_eq!(coordinators.node(&group(number), now), None);
+        }
+        assert_eq!(coordinators.groups.len(), KNOWN_MAX + 1, "all are waited for");
+        assert_eq!(coordinators.forget_at, 2 * KNOWN_MAX, "the next look is far");
+        for number in KNOWN_MAX..2 * KNOWN_MAX {
+            coordinators.node(&group(number), now);
+        }
+        for known in coordinators.groups.values_mut() {
+            *known = Known { node: Some(1), ..Known::default() };
+        }
+        coordinators.node(&group(2 * KNOWN_MAX), now);
+        assert_eq!((coordinators.groups.len(), coordinators.forget_at), (1, KNOWN_MAX));
+    }
 }

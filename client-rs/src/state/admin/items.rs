@@ -16,8 +16,8 @@ use crate::state::machine::{Context, Target};
 pub(super) enum State {
     /// It is asked when it is time, and its broker is known.
     Waiting { retry_at: Instant },
-    /// A request of it is on its way.
-    Asked,
+    /// A request of it is on its way; whether it changes something, and some of it is written.
+    Asked { begun: bool },
     /// Its result is told.
     Over,
 }
@@ -82,7 +82,7 @@ impl Item {
     pub(super) const fn retry_at(&self) -> Option<Instant> {
         match self.state {
             State::Waiting { retry_at } => Some(retry_at),
-            State::Asked | State::Over => None,
+            State::Asked { .. } | State::Over => None,
         }
     }
 
@@ -95,8 +95,13 @@ impl Item {
 
     /// A final error, with how it came to it.
     pub(super) fn blame(&self, error: Error, age: Duration) -> Error {
-        let error = error.with_attempt(self.attempts, age);
-        if self.begun {
+        let error = if self.attempts > 0 { error.with_attempt(self.attempts, age) } else { error };
+        self.warn(error)
+    }
+
+    /// An error that says so if what was asked may be done all the same.
+    pub(super) fn warn(&self, error: Error) -> Error {
+        if self.begun || matches!(self.state, State::Asked { begun: true }) {
             error.with_hint("an attempt of this call got no answer: what it asked may be done")
         } else {
             error
@@ -203,7 +208,7 @@ pub(super) fn timed_out(
         None => error,
     };
     match item {
-        Some(item) if item.attempts > 0 => item.blame(error, age),
-        _ => error,
+        Some(item) => item.blame(error, age),
+        None => error,
     }
 }

@@ -467,6 +467,66 @@ fn an_attempt_that_may_have_done_it_is_told_of_in_the_error() {
     assert_eq!(error.attempt(), Some(2));
 }
 
+/// Whether the last error says that what was asked may be done.
+fn may_be_done(trial: &Trial) -> bool {
+    trial.error().hint().is_some_and(|hint| hint.contains("may be done"))
+}
+
+#[test]
+fn what_may_be_done_is_told_whichever_way_the_call_ends() {
+    // Its answer never comes, and its time is over or the client is closed.
+    for (written, closed) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut trial = Trial::new();
+        trial.begin(&[Route::Any]);
+        let (_, token, _) = trial.only();
+        if written {
+            trial.calls.handle_begun(token);
+        }
+        if closed {
+            trial.with(|calls, _| calls.fail(&Error::closed()));
+        } else {
+            trial.wait(60_000);
+            trial.turn();
+        }
+        let kind = if closed { ErrorKind::Closed } else { ErrorKind::Timeout };
+        assert_eq!(trial.error().kind(), kind);
+        assert_eq!(may_be_done(&trial), written, "{}", trial.error());
+    }
+    // An answer names others only.
+    let mut trial = Trial::new();
+    trial.begin(&[Route::Any]);
+    let (_, token, _) = trial.only();
+    trial.say(token, 0, &[]);
+    trial.wait(200);
+    let (_, token, _) = trial.only();
+    trial.say(token, 0, &[(0, refused(ErrorCode::TOPIC_ALREADY_EXISTS))]);
+    assert!(may_be_done(&trial), "{}", trial.error());
+    // Its leader may not be looked for any more.
+    let mut trial = Trial::new();
+    trial.begin(&[leader()]);
+    trial.turn();
+    trial.metadata(1, ErrorCode::NONE, 1);
+    let (_, token, _) = trial.only();
+    trial.lose(token, ErrorKind::Disconnected, true);
+    trial.wait(2000);
+    trial.metadata(1, ErrorCode::TOPIC_AUTHORIZATION_FAILED, 1);
+    assert_eq!(trial.turn(), []);
+    assert_eq!(trial.error().kind(), ErrorKind::Authorization);
+    assert!(may_be_done(&trial), "{}", trial.error());
+    // The group may not be looked for any more.
+    let mut trial = Trial::new();
+    trial.begin(&[of_group("a")]);
+    let (_, token, _) = trial.only();
+    trial.coordinator(token, &[("a", ErrorCode::NONE, 1)]);
+    let (_, token, _) = trial.only();
+    trial.lose(token, ErrorKind::Disconnected, true);
+    trial.wait(200);
+    let (_, token, _) = trial.only();
+    trial.coordinator(token, &[("a", ErrorCode::GROUP_AUTHORIZATION_FAILED, -1)]);
+    assert_eq!(trial.error().kind(), ErrorKind::Authorization);
+    assert!(may_be_done(&trial), "{}", trial.error());
+}
+
 #[test]
 fn a_broker_that_wants_quiet_is_left_alone_by_all_calls() {
     let mut trial = Trial::new();
