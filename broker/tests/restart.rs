@@ -109,8 +109,10 @@ fn address_in_use_is_refused_and_the_folder_left_free() {
     let taken = first.address().to_string();
     let error = Broker::start(on_disk(dir.path()).listen(&taken)).expect_err("taken");
     assert!(matches!(error, BrokerError::Address { .. }), "{error}");
+    assert!(error.to_string().contains("another program listens there"), "{error}");
     let bad = Broker::start(BrokerConfig::new().listen("nonsense")).expect_err("no address");
     assert!(bad.to_string().contains("nonsense"), "{bad}");
+    assert!(bad.to_string().contains("it takes HOST:PORT"), "{bad}");
     Broker::start(on_disk(dir.path())).expect("the folder is free");
 }
 

@@ -328,7 +328,8 @@ impl<T: Clone> Call<T, DescribeConfigsOptions> {
 }
 
 impl Admin {
-    /// The options of topics, brokers and others, with their values.
+    /// The options of topics, brokers and others, with their values. `UnknownTopic` for a topic that
+    /// does not exist.
     pub fn describe_configs(
         &self,
         resources: &[ConfigResource],
@@ -338,6 +339,9 @@ impl Admin {
     }
 
     /// Changes options; those of one resource together or not at all (KIP-339).
+    ///
+    /// `InvalidRequest` for an option that there is not, or that does not take the value;
+    /// `UnknownTopic` for a topic that does not exist.
     pub fn incremental_alter_configs(
         &self,
         changes: &[(ConfigResource, Vec<AlterConfigOp>)],

@@ -117,6 +117,8 @@ pub struct AdminStats {
 
 impl Admin {
     /// An admin client of these options. Nothing is connected before the first call.
+    ///
+    /// `InvalidOption` if an option is missing, or two contradict each other.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let config = AdminConfig::new(options)?;
         Process::watch()?;

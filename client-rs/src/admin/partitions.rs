@@ -73,6 +73,9 @@ pub struct ProducerState {
 impl Admin {
     /// Adds partitions to topics. The records that are there stay where they are; keys go to other
     /// partitions from then on.
+    ///
+    /// `InvalidRequest` for a count that is not above what the topic has; `UnknownTopic` for one that
+    /// does not exist.
     pub fn create_partitions(
         &self,
         topics: &[(&str, NewPartitions)],
@@ -83,6 +86,9 @@ impl Admin {
     }
 
     /// Deletes the records before an offset of each partition; −1 deletes all that are there.
+    ///
+    /// `OffsetOutOfRange` for an offset behind the end, or below −1; `InvalidPartition` and
+    /// `UnknownTopic` for what does not exist.
     pub fn delete_records(
         &self,
         before: &[(TopicPartition, i64)],
