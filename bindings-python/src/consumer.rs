@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ottla::{
-    Batch as CoreBatch, Commit, Consumer as Core, ConsumerRecord, ErrorKind, TopicPartition,
+    Batch as CoreBatch, Consumer as Core, ConsumerRecord, Error, ErrorKind, TopicPartition,
 };
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -12,6 +13,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::aio::{Pending, Signal};
 use crate::batch::Batch;
 use crate::boundary::{Held, guard, seconds, seconds_or};
+use crate::commit::What;
 use crate::config;
 use crate::error::{self, OrRaise as _};
 use crate::log;
@@ -26,50 +28,6 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Consumer {
     core: Held<Core>,
-}
-
-/// What is to be committed.
-enum What<'py> {
-    Finished,
-    Batch(Bound<'py, Batch>),
-    Record(ConsumerRecord),
-    Offsets(Vec<(TopicPartition, i64)>),
-}
-
-impl<'py> What<'py> {
-    fn new(given: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
-        let Some(given) = given else { return Ok(Self::Finished) };
-        if let Ok(batch) = given.cast::<Batch>() {
-            return Ok(Self::Batch(batch.clone()));
-        }
-        if let Ok(record) = given.cast::<Record>() {
-            let record = record.get();
-            let offset = || record.next_offset(given.py()).map(|next| Self::Offsets(vec![next]));
-            let what = record.read().map(Self::Record).or_else(offset);
-            return what
-                .ok_or_else(|| PyTypeError::new_err("the record was not read by a consumer"));
-        }
-        if let Ok(offsets) = given.cast::<PyDict>() {
-            let mut all = Vec::with_capacity(offsets.len());
-            for (partition, offset) in offsets {
-                let (topic, partition): (String, i32) = partition.extract()?;
-                all.push((TopicPartition::new(topic, partition), offset.extract()?));
-            }
-            return Ok(Self::Offsets(all));
-        }
-        let kind = given.get_type().name()?;
-        let text = format!("commit a Record, a Batch, a dict of offsets or None, not {kind}");
-        Err(PyTypeError::new_err(text))
-    }
-
-    fn as_commit(&self) -> Commit<'_> {
-        match self {
-            Self::Finished => Commit::Finished,
-            Self::Batch(batch) => Commit::Batch(batch.get().core()),
-            Self::Record(record) => Commit::Record(record),
-            Self::Offsets(offsets) => Commit::Offsets(offsets),
-        }
-    }
 }
 
 /// One topic's name, or several.
@@ -123,6 +81,21 @@ impl Consumer {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             self.core.get(py)?.subscribe(&names).or_raise(py)
         })
+    }
+
+    /// Reads the topics whose whole names match a regular expression, and no others from now on.
+    ///
+    /// pattern: a text, in the syntax of Rust's crate regex, which is RE2's but for little. Topics
+    /// that come later are read too, from their beginning, as soon as the metadata tell of them (the
+    /// option metadata_max_age); Kafka's internal ones only with exclude_internal_topics=False.
+    /// InvalidGroupError without the option group; InvalidArgumentError for a pattern that cannot be
+    /// read, or grows beyond 1 MiB.
+    fn subscribe_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
+        guard(py, || self.core.get(py)?.subscribe_pattern(pattern).or_raise(py))
+    }
+
+    fn _assign(&self, py: Python<'_>, which: Vec<(String, i32)>) -> PyResult<()> {
+        guard(py, || self.core.get(py)?.assign(&partitions(which)).or_raise(py))
     }
 
     /// Leaves the group, after what is finished was committed, and reads nothing.
@@ -204,7 +177,8 @@ impl Consumer {
     /// Commits, and waits until the group's coordinator has it.
     ///
     /// what: a Record or a Batch (it, and all before it in its partition), a dict of
-    /// {(topic, partition): offset to read on at}, or None for all that was given out so far.
+    /// {(topic, partition): offset to read on at, or an OffsetAndMetadata}, or None for all that was
+    /// given out so far.
     /// timeout: seconds; None is the option default_api_timeout_ms. CommitFencedError names
     /// partitions that went to another member meanwhile.
     #[pyo3(signature = (what=None, timeout=None))]
@@ -264,11 +238,118 @@ impl Consumer {
         guard(py, || Ok(self.core.get(py)?.position(&TopicPartition::new(topic, partition))))
     }
 
+    /// How many offsets lie between the next record to be given of a partition and its end, as the
+    /// last answers told; None while that is not known, or the partition is not assigned.
+    fn current_lag(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Option<i64>> {
+        guard(py, || Ok(self.core.get(py)?.current_lag(&TopicPartition::new(topic, partition))))
+    }
+
+    /// Tells that the program lives while it works longer on what it was given than the option
+    /// max_poll_interval, which counts anew from here. Unlike a poll it finishes nothing.
+    fn keep_alive(&self, py: Python<'_>) -> PyResult<()> {
+        guard(py, || {
+            self.core.get(py)?.keep_alive();
+            Ok(())
+        })
+    }
+
     /// Goes on with a partition from this offset. NotAssignedError if it is not this consumer's.
     fn seek(&self, py: Python<'_>, topic: &str, partition: i32, offset: i64) -> PyResult<()> {
         guard(py, || {
             let partition = TopicPartition::new(topic, partition);
             self.core.get(py)?.seek(&partition, offset).or_raise(py)
+        })
+    }
+
+    // Of the calls that look something up, each waits without a signal; with one it is pending.
+
+    fn _beginning_offsets(
+        &self,
+        py: Python<'_>,
+        signal: Option<&Signal>,
+        which: Vec<(String, i32)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        guard(py, || {
+            let (core, which) = (self.core.get(py)?, partitions(which));
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
+            let call = core.beginning_offsets_async_within(&which, timeout);
+            told(py, signal, call, timeout, |found| rows(found, |offset| offset))
+        })
+    }
+
+    fn _end_offsets(
+        &self,
+        py: Python<'_>,
+        signal: Option<&Signal>,
+        which: Vec<(String, i32)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        guard(py, || {
+            let (core, which) = (self.core.get(py)?, partitions(which));
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
+            let call = core.end_offsets_async_within(&which, timeout);
+            told(py, signal, call, timeout, |found| rows(found, |offset| offset))
+        })
+    }
+
+    fn _offsets_for_times(
+        &self,
+        py: Python<'_>,
+        signal: Option<&Signal>,
+        times: Vec<((String, i32), i64)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
+            let named = |((topic, number), time): ((String, i32), i64)| {
+                (TopicPartition::new(topic, number), time)
+            };
+            let times: Vec<_> = times.into_iter().map(named).collect();
+            let call = core.offsets_for_times_async_within(&times, timeout);
+            told(py, signal, call, timeout, |found| {
+                rows(found, |at| {
+                    at.map(|at| {
+                        let epoch = Some(at.leader_epoch).filter(|&epoch| epoch >= 0);
+                        (at.offset, at.timestamp, epoch)
+                    })
+                })
+            })
+        })
+    }
+
+    fn _committed(
+        &self,
+        py: Python<'_>,
+        signal: Option<&Signal>,
+        which: Vec<(String, i32)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        guard(py, || {
+            let (core, which) = (self.core.get(py)?, partitions(which));
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
+            let call = core.committed_with_metadata_async_within(&which, timeout);
+            told(py, signal, call, timeout, |found| {
+                rows(found, |at| at.map(|at| (at.offset, at.metadata, at.leader_epoch)))
+            })
+        })
+    }
+
+    fn _seek_before_end(
+        &self,
+        py: Python<'_>,
+        signal: Option<&Signal>,
+        topic: &str,
+        partition: i32,
+        records: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        guard(py, || {
+            let (core, partition) = (self.core.get(py)?, TopicPartition::new(topic, partition));
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
+            let call = core.seek_before_end_async_within(&partition, records, timeout);
+            told(py, signal, call, timeout, |offset| offset)
         })
     }
 
@@ -343,6 +424,31 @@ impl Consumer {
             Ok(Pending::new(signal, done, |_, ()| Ok(())))
         })
     }
+}
+
+/// Waits for a call that ends by itself when its time is over, or hands it to a loop's signal.
+fn told<T, P>(
+    py: Python<'_>,
+    signal: Option<&Signal>,
+    call: impl Future<Output = Result<T, Error>> + Send + 'static,
+    timeout: Duration,
+    wrap: impl FnOnce(T) -> P + Send + 'static,
+) -> PyResult<Py<PyAny>>
+where
+    T: Send + 'static,
+    P: for<'py> IntoPyObject<'py>,
+{
+    if let Some(signal) = signal {
+        return Pending::new(signal, call, |_, found| Ok(wrap(found))).into_py_any(py);
+    }
+    let found = wait::finish(py, call, Some(timeout + GRACE), "looking offsets up")?;
+    wrap(found).into_py_any(py)
+}
+
+/// What was found of partitions, as tuples.
+fn rows<T, P>(found: Vec<(TopicPartition, T)>, wrap: impl Fn(T) -> P) -> Vec<((String, i32), P)> {
+    let row = |(at, one): (TopicPartition, T)| ((at.topic.to_string(), at.partition), wrap(one));
+    found.into_iter().map(row).collect()
 }
 
 fn at_least_one(py: Python<'_>, max_records: Option<usize>) -> PyResult<usize> {

@@ -7,6 +7,7 @@ mod aio;
 mod batch;
 mod boundary;
 mod broker;
+mod commit;
 mod config;
 mod consumer;
 mod error;

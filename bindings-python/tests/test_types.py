@@ -27,6 +27,13 @@ PROGRAM = """
                     assert_type(batch.values(), list[bytes | None])
                     c.commit_soon({(batch.topic, batch.partition): batch.next_offset})
                 assert_type(c.assignment(), list[ottla.TopicPartition])
+                ends = c.end_offsets([("orders", 0)])
+                assert_type(ends, dict[ottla.TopicPartition, int])
+                c.commit(ends)
+                c.commit({("orders", 0): ottla.OffsetAndMetadata(5, "x")})
+                times = c.offsets_for_times({where: 0 for where in ends})
+                assert_type(times, dict[ottla.TopicPartition, ottla.OffsetAndTimestamp | None])
+                assert_type(c.seek_before_end("orders", 0, 10), int)
 
     async def amain() -> None:
         async with ottla.AsyncProducer("localhost:9092", max_block=1000) as p:
@@ -37,6 +44,10 @@ PROGRAM = """
                 assert_type(record, ottla.Record)
                 await c.commit(record)
             assert_type(await c.poll(timeout=1), ottla.Record | None)
+            committed = await c.committed(c.assignment())
+            assert_type(
+                committed, dict[ottla.TopicPartition, ottla.OffsetAndMetadata | None]
+            )
 
     try:
         asyncio.run(amain())

@@ -19,7 +19,8 @@ from ._aio import AsyncConsumer, AsyncProducer
 from ._errors import *  # noqa: F403
 from ._errors import __all__ as _error_names
 from ._ottla import Batch, Delivery, Record, Report, Sent, __version__
-from ._sync import Broker, Consumer, Producer, TopicPartition
+from ._places import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ._sync import Broker, Consumer, Producer
 
 __all__ = [
     "AsyncConsumer",
@@ -28,6 +29,8 @@ __all__ = [
     "Broker",
     "Consumer",
     "Delivery",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "Producer",
     "Record",
     "Report",

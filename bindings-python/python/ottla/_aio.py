@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -13,8 +13,16 @@ from . import _ottla, _process
 from ._errors import BufferFullError, ClosedError, TimeoutError
 from ._options import ConsumerOptions, ProducerOptions
 from ._ottla import Batch, Delivery, Pending, Queued, Record, Report, Sent
+from ._places import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ._reactor import Reactor
-from ._sync import Consumer, Producer, TopicPartition, told_beside
+from ._sync import (
+    Consumer,
+    Producer,
+    offsets,
+    offsets_and_metadata,
+    offsets_and_times,
+    told_beside,
+)
 from ._types import Bytes, Committable, Headers, Sendable
 
 _T = TypeVar("_T")
@@ -265,7 +273,7 @@ class AsyncProducer:
 
 
 class AsyncConsumer:
-    """Reads topics as a member of a group, within one event loop: that of the first await.
+    """Reads as Consumer does, within one event loop: that of the first await.
 
     AsyncConsumer(bootstrap=None, /, *, topics=None, **options): as Consumer.
 
@@ -368,9 +376,17 @@ class AsyncConsumer:
         """Read these topics, and no others from now on; as Consumer.subscribe."""
         self._native.subscribe(topics)
 
+    def subscribe_pattern(self, pattern: str) -> None:
+        """Read the topics whose names match, also later ones; as Consumer.subscribe_pattern."""
+        self._native.subscribe_pattern(pattern)
+
     def unsubscribe(self) -> None:
         """Leave the group, after what is finished was committed, and read nothing."""
         self._native.unsubscribe()
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read these partitions, and no others from now on; as Consumer.assign."""
+        self._native.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are this consumer's now."""
@@ -380,9 +396,58 @@ class AsyncConsumer:
         """Give the offset of the next record to come of a partition; None if it is not known."""
         return self._native.position(topic, partition)
 
+    def current_lag(self, topic: str, partition: int) -> int | None:
+        """Give how far the next record is from a partition's end; as Consumer.current_lag."""
+        return self._native.current_lag(topic, partition)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up where partitions begin; as Consumer.beginning_offsets."""
+        signal, which = self._reactor.signal, list(partitions)
+        call = self._native._beginning_offsets(signal, which, timeout)
+        return offsets(await self._reactor.run(call))
+
+    async def end_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up where partitions end; as Consumer.end_offsets."""
+        signal, which = self._reactor.signal, list(partitions)
+        return offsets(await self._reactor.run(self._native._end_offsets(signal, which, timeout)))
+
+    async def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look up the first records of a time or later; as Consumer.offsets_for_times."""
+        signal, rows = self._reactor.signal, list(times.items())
+        call = self._native._offsets_for_times(signal, rows, timeout)
+        return offsets_and_times(await self._reactor.run(call))
+
+    async def committed(
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Look up what the group has committed; as Consumer.committed."""
+        signal, which = self._reactor.signal, list(partitions)
+        call = self._native._committed(signal, which, timeout)
+        return offsets_and_metadata(await self._reactor.run(call))
+
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on with a partition from this offset; as Consumer.seek."""
         self._native.seek(topic, partition, offset)
+
+    async def seek_before_end(
+        self, topic: str, partition: int, records: int, timeout: float | None = None
+    ) -> int:
+        """Go on so many records before a partition's end; as Consumer.seek_before_end."""
+        signal = self._reactor.signal
+        call = self._native._seek_before_end(signal, topic, partition, records, timeout)
+        return await self._reactor.run(call)
+
+    def keep_alive(self) -> None:
+        """Tell that the program lives while it works long; as Consumer.keep_alive."""
+        self._native.keep_alive()
 
     def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Give no records of these partitions until resume(); as Consumer.pause."""

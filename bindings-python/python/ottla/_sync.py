@@ -3,21 +3,15 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, Unpack
+from typing import Self, Unpack
 
 from . import _ottla, _process
 from ._errors import ClosedError, Error
 from ._options import ConsumerOptions, ProducerOptions
 from ._ottla import Batch
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic; a plain tuple of the two will do wherever one is taken."""
-
-    topic: str
-    partition: int
+from ._places import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
 class Producer(_ottla.Producer):
@@ -72,7 +66,9 @@ class Producer(_ottla.Producer):
 
 
 class Consumer(_ottla.Consumer):
-    """Reads topics as a member of a group. One thread asks for records at a time.
+    """Reads topics as a member of a group, or partitions that it is told to (``assign``).
+
+    One thread asks for records at a time.
 
     Consumer(bootstrap=None, /, *, topics=None, **options)
 
@@ -121,9 +117,75 @@ class Consumer(_ottla.Consumer):
             elif timeout is not None:
                 return
 
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read these partitions, and no others from now on, without a group that shares them out.
+
+        partitions: (topic, partition) each; none at all is unsubscribe(). What was read before and
+        is among them is read on from where it stands. With the option group, reading begins at what
+        the group has committed, and commits go there; the group should have no members, or it
+        refuses them with CommitFencedError. Without it reading begins by the option start, and
+        commits are refused. No time between polls is too long. A partition that does not exist yet
+        is waited for, then read from its beginning; a poll that ends without records meanwhile
+        raises UnknownTopicError. InvalidStateError while topics are subscribed to.
+        """
+        self._assign(list(partitions))
+
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are this consumer's now."""
         return [TopicPartition(*one) for one in self._assignment()]
+
+    def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the offset of the first record of each partition; of the next, if there is none.
+
+        partitions: (topic, partition) each; they need not be assigned.
+        timeout: seconds; None is the option default_api_timeout_ms. Faults that may pass, such as a
+        topic that does not exist, are tried again until it is over; TimeoutError then names the
+        last. InvalidTopicError and InvalidPartitionError for what cannot be.
+        """
+        return offsets(self._beginning_offsets(None, list(partitions), timeout))
+
+    def end_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the offset behind the last record of each partition: the next one to be written.
+
+        partitions, timeout, errors: as in beginning_offsets().
+        """
+        return offsets(self._end_offsets(None, list(partitions), timeout))
+
+    def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look up the first record of each partition of a time or later; None where there is none.
+
+        times: {(topic, partition): milliseconds since the epoch}; InvalidArgumentError for one
+        before that. timeout, errors: as in beginning_offsets().
+        """
+        return offsets_and_times(self._offsets_for_times(None, list(times.items()), timeout))
+
+    def committed(
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Look up what the group has committed for each partition; None for nothing.
+
+        partitions, timeout: as in beginning_offsets(). InvalidGroupError without the option group.
+        """
+        return offsets_and_metadata(self._committed(None, list(partitions), timeout))
+
+    def seek_before_end(
+        self, topic: str, partition: int, records: int, timeout: float | None = None
+    ) -> int:
+        """Go on so many records before a partition's end, or at its beginning if it has fewer.
+
+        Returns the offset at which that is. Compaction and transactions leave gaps: then it is so
+        many offsets. timeout: as in beginning_offsets(). NotAssignedError if the partition is not
+        this consumer's.
+        """
+        return self._seek_before_end(None, topic, partition, records, timeout)
 
     def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Give no records of these partitions until resume(); what was fetched is kept.
@@ -160,6 +222,25 @@ class Consumer(_ottla.Consumer):
     ) -> None:
         with told_beside(raised):
             self.close()
+
+
+def offsets(rows: Iterable[tuple[tuple[str, int], int]]) -> dict[TopicPartition, int]:
+    """Name the parts of what the native half found."""
+    return {TopicPartition(*where): offset for where, offset in rows}
+
+
+def offsets_and_times(
+    rows: Iterable[tuple[tuple[str, int], tuple[int, int, int | None] | None]],
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """Name them where each offset has a time, or where there is none."""
+    return {TopicPartition(*where): at and OffsetAndTimestamp(*at) for where, at in rows}
+
+
+def offsets_and_metadata(
+    rows: Iterable[tuple[tuple[str, int], tuple[int, str, int | None] | None]],
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """Name them where each offset has metadata, or where there is none."""
+    return {TopicPartition(*where): at and OffsetAndMetadata(*at) for where, at in rows}
 
 
 @contextlib.contextmanager

@@ -281,7 +281,16 @@ impl Consumer {
         &self,
         partitions: &[TopicPartition],
     ) -> impl Future<Output = Result<Vec<CommittedWithMetadata>, Error>> + Send + use<> {
-        let promise = self.begin_lookup(partitions, self.own.config.api_timeout);
+        self.committed_with_metadata_async_within(partitions, self.own.config.api_timeout)
+    }
+
+    /// The same within a time of the caller's.
+    pub fn committed_with_metadata_async_within(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Vec<CommittedWithMetadata>, Error>> + Send + use<> {
+        let promise = self.begin_lookup(partitions, timeout);
         let partitions = partitions.to_vec();
         async move {
             let found = Promised(promise?).await?;

@@ -53,7 +53,16 @@ impl Consumer {
         &self,
         partitions: &[TopicPartition],
     ) -> impl Future<Output = Result<Vec<(TopicPartition, i64)>, Error>> + Send + use<> {
-        self.plain_async(partitions, Start::Earliest)
+        self.beginning_offsets_async_within(partitions, self.own.config.api_timeout)
+    }
+
+    /// The same within a time of the caller's.
+    pub fn beginning_offsets_async_within(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Vec<(TopicPartition, i64)>, Error>> + Send + use<> {
+        self.plain_async(partitions, Start::Earliest, timeout)
     }
 
     /// The offset behind the last record of each of these partitions, in their order: that of the
@@ -72,7 +81,16 @@ impl Consumer {
         &self,
         partitions: &[TopicPartition],
     ) -> impl Future<Output = Result<Vec<(TopicPartition, i64)>, Error>> + Send + use<> {
-        self.plain_async(partitions, Start::Latest)
+        self.end_offsets_async_within(partitions, self.own.config.api_timeout)
+    }
+
+    /// The same within a time of the caller's.
+    pub fn end_offsets_async_within(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Vec<(TopicPartition, i64)>, Error>> + Send + use<> {
+        self.plain_async(partitions, Start::Latest, timeout)
     }
 
     /// The first record of each of these partitions whose time, in ms since the epoch, is the one
@@ -94,8 +112,16 @@ impl Consumer {
         &self,
         times: &[(TopicPartition, i64)],
     ) -> impl Future<Output = Result<Vec<OffsetForTime>, Error>> + Send + use<> {
-        let promise = by_time(times)
-            .and_then(|wanted| self.begin_offsets(&wanted, self.own.config.api_timeout));
+        self.offsets_for_times_async_within(times, self.own.config.api_timeout)
+    }
+
+    /// The same within a time of the caller's.
+    pub fn offsets_for_times_async_within(
+        &self,
+        times: &[(TopicPartition, i64)],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Vec<OffsetForTime>, Error>> + Send + use<> {
+        let promise = by_time(times).and_then(|wanted| self.begin_offsets(&wanted, timeout));
         let times = times.to_vec();
         async move {
             let found = Promised(promise?).await?;
@@ -128,8 +154,19 @@ impl Consumer {
         partition: &TopicPartition,
         records: u64,
     ) -> impl Future<Output = Result<i64, Error>> + Send + use<> {
+        self.seek_before_end_async_within(partition, records, self.own.config.api_timeout)
+    }
+
+    /// The same within a time of the caller's.
+    pub fn seek_before_end_async_within(
+        &self,
+        partition: &TopicPartition,
+        records: u64,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<i64, Error>> + Send + use<> {
         let only = std::slice::from_ref(partition);
-        let (begin, end) = (self.beginning_offsets_async(only), self.end_offsets_async(only));
+        let begin = self.plain_async(only, Start::Earliest, timeout);
+        let end = self.plain_async(only, Start::Latest, timeout);
         let (consumer, partition) = (self.clone(), partition.clone());
         async move {
             let (begin, end) = (begin.await?, end.await?);
@@ -171,8 +208,9 @@ impl Consumer {
         &self,
         partitions: &[TopicPartition],
         start: Start,
+        timeout: Duration,
     ) -> impl Future<Output = Result<Vec<(TopicPartition, i64)>, Error>> + Send + use<> {
-        let promise = self.begin_offsets(&all(partitions, start), self.own.config.api_timeout);
+        let promise = self.begin_offsets(&all(partitions, start), timeout);
         let partitions = partitions.to_vec();
         async move {
             let found = Promised(promise?).await?;
