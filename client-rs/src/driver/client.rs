@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::broker::{self, Link, LinkKey, Peer};
 use super::buffers::{Buffers, Store};
 use super::clock::{self, Timer};
+use super::long;
 use super::transport::Transport;
 use crate::config::{Address, CommonConfig};
 use crate::error::{Error, ErrorKind};
@@ -467,10 +468,9 @@ fn elsewhere(
     let work = if super::sim::is_on() { Err(work) } else { Ok(work) };
     #[cfg(not(feature = "sim"))]
     let work: Result<_, std::convert::Infallible> = Ok(work);
-    let work = work.map(tokio::task::spawn_blocking);
     async move {
         match work {
-            Ok(thread) => thread.await.ok(),
+            Ok(work) => long::work(work).await,
             #[cfg(feature = "sim")]
             Err(work) => catch_unwind(AssertUnwindSafe(work)).ok(),
         }

@@ -14,6 +14,7 @@ use tokio::task::LocalSet;
 
 use super::client::Client;
 use super::clock;
+use super::long;
 use super::signals::Blocked;
 use super::transport::{Tcp, Transport};
 use crate::config::CommonConfig;
@@ -237,14 +238,13 @@ fn spawn() -> Result<Running, Error> {
     let fault = |error: std::io::Error| {
         Error::new(ErrorKind::Internal, "the client's thread cannot be started").with_source(error)
     };
-    let workers = thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .thread_name("ottla-work")
         .thread_stack_size(STACK_BYTES)
         .thread_keep_alive(WORKER_IDLE)
-        .max_blocking_threads(workers)
+        .max_blocking_threads(long::threads_max())
         .build()
         .map_err(fault)?;
     let inbox = Arc::<Inbox>::default();

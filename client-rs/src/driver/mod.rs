@@ -10,6 +10,7 @@ mod client;
 pub(crate) mod clock;
 mod hint;
 mod io_thread;
+mod long;
 mod signals;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;

@@ -1,15 +1,16 @@
 //! How a connection comes about. A simulator puts its own in this place.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::hint;
+use super::long;
 use crate::config::Address;
 use crate::error::{Error, ErrorKind};
 
@@ -49,7 +50,12 @@ struct System;
 #[async_trait(?Send)]
 impl Names for System {
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok(lookup_host((host, port)).await?.collect())
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let host = host.to_owned();
+        let found = long::look_up(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()));
+        found.await.unwrap_or_else(|| Err(io::Error::other("the look-up broke off")))
     }
 }
 
