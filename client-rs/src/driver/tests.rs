@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_protocol::{ApiKey, EncodeError, Reader, Records, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::clock;
 use super::io_thread::start_over;
 use super::start;
 use super::transport::{Stream, Transport};
@@ -338,4 +339,174 @@ fn requests_that_waited_for_room_go_out_when_all_before_them_are_answered_at_onc
     let handle =
         start_over(&config, (Arc::default(), &Arc::default()), transport, machine).unwrap();
     assert!(handle.wait_ended(LIMIT), "a request was left behind");
+}
+
+/// How long each attempt to connect may take, and when it began.
+type Attempts = Arc<Mutex<Vec<(Duration, Instant)>>>;
+
+/// Connects to nobody.
+#[derive(Debug)]
+struct Refusing(Attempts);
+
+#[async_trait(?Send)]
+impl Transport for Refusing {
+    async fn connect(
+        &self,
+        _: &Address,
+        _: bool,
+        wait: Duration,
+    ) -> Result<Box<dyn Stream>, Error> {
+        lock(&self.0).push((wait, clock::now()));
+        Err(Error::new(ErrorKind::Connect, "nobody is there"))
+    }
+}
+
+/// Asks again whenever an attempt failed, and ends after so many.
+struct Insistent {
+    left: u64,
+    asked: bool,
+}
+
+impl Machine for Insistent {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.left == 0 {
+            return Next::Ended;
+        }
+        if !std::mem::replace(&mut self.asked, true) {
+            let body = Box::new(Large(Bytes::new()));
+            let (to, lane, token) = (Target::Any, Lane::Produce, self.left);
+            cx.send(Request { to, lane, token, timeout: LIMIT, body });
+        }
+        Next::Wait
+    }
+
+    fn handle_response(&mut self, _: u64, _: Reply, _: &mut Context<'_>) {
+        self.left -= 1;
+        self.asked = false;
+    }
+
+    fn fail(&mut self, _: &Error) {}
+}
+
+fn config(pairs: &str) -> CommonConfig {
+    let options = format!("bootstrap.servers=127.0.0.1:1;{pairs}");
+    CommonConfig::new(&Options::parse(&options).unwrap(), false).unwrap()
+}
+
+#[test]
+fn who_cannot_be_reached_is_given_more_time_and_left_alone_longer_each_time_up_to_a_limit() {
+    let config = config(
+        "socket.connection.setup.timeout.ms=1000;socket.connection.setup.timeout.max.ms=3000;\
+         reconnect.backoff.ms=20;reconnect.backoff.max.ms=60",
+    );
+    let attempts = Attempts::default();
+    let own = Arc::clone(&attempts);
+    let transport = move || -> Box<dyn Transport> { Box::new(Refusing(own)) };
+    let machine = |_: &mut _| Insistent { left: 5, asked: false };
+    let handle =
+        start_over(&config, (Arc::default(), &Arc::default()), transport, machine).unwrap();
+    assert!(handle.wait_ended(LIMIT));
+    let attempts = lock(&attempts).clone();
+    assert_eq!(attempts.len(), 5);
+    // A fifth off or on, and never sooner.
+    for ((wait, _), whole) in attempts.iter().zip([1000, 2000, 3000, 3000, 3000]) {
+        let wait = wait.as_millis();
+        assert!((whole * 8 / 10..=whole * 12 / 10).contains(&wait), "{wait} ms, not {whole}");
+    }
+    for (two, whole) in attempts.windows(2).zip([20, 40, 60, 60]) {
+        let pause = two[1].1 - two[0].1;
+        assert!(pause >= Duration::from_millis(whole * 8 / 10), "{pause:?} of {whole} ms");
+    }
+    let health = handle.health();
+    assert_eq!((health.connects, health.connect_failures), (0, 5));
+}
+
+/// An [`Eager`] stream that tells when it is closed.
+#[derive(Debug)]
+struct Told(Eager, Arc<Signal>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.1.set();
+    }
+}
+
+impl AsyncWrite for Told {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Told {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+#[derive(Debug)]
+struct TellingTransport(Arc<Signal>);
+
+#[async_trait(?Send)]
+impl Transport for TellingTransport {
+    async fn connect(&self, _: &Address, _: bool, _: Duration) -> Result<Box<dyn Stream>, Error> {
+        Ok(Box::new(Told(Eager::default(), Arc::clone(&self.0))))
+    }
+}
+
+/// Asks once, and rests.
+struct Resting {
+    asked: bool,
+}
+
+impl Machine for Resting {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Next {
+        if !std::mem::replace(&mut self.asked, true) {
+            let body = Box::new(Large(Bytes::new()));
+            let (to, lane) = (Target::Any, Lane::Produce);
+            cx.send(Request { to, lane, token: 1, timeout: LIMIT, body });
+        }
+        Next::Wait
+    }
+
+    fn handle_response(&mut self, _: u64, reply: Reply, _: &mut Context<'_>) {
+        reply.expect("an answer");
+    }
+
+    fn fail(&mut self, _: &Error) {}
+}
+
+#[test]
+fn a_connection_that_is_not_used_for_its_time_is_closed_and_that_is_no_fault() {
+    let closed = Arc::<Signal>::default();
+    let own = Arc::clone(&closed);
+    let transport = move || -> Box<dyn Transport> { Box::new(TellingTransport(own)) };
+    let machine = |_: &mut _| Resting { asked: false };
+    let own = (Arc::default(), &Arc::default());
+    let config = config("connections.max.idle.ms=300");
+    let began = clock::now();
+    let handle = start_over(&config, own, transport, machine).unwrap();
+    let parker = Parker::current();
+    while !closed.watch(Sleeper::Thread(Arc::clone(&parker))) {
+        assert!(parker.park(LIMIT), "it is never closed");
+    }
+    assert!(clock::now() - began >= Duration::from_millis(300), "it was closed too soon");
+    let health = handle.health();
+    assert_eq!((health.connects, health.disconnects), (1, 0));
+    assert!(health.last_error.is_none(), "{:?}", health.last_error);
 }
