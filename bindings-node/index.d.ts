@@ -124,6 +124,35 @@ export interface TopicPartition {
 export interface TopicOffset extends TopicPartition {
   offset: bigint | number
 }
+/** An offset to commit, with what a group keeps beside it. */
+export interface TopicOffsetAndMetadata extends TopicOffset {
+  /**
+   * A text of the program's own. Brokers take 4,096 bytes unless they are told otherwise
+   * (`offset.metadata.max.bytes`), and no client can send more than 32,767.
+   */
+  metadata?: string | null
+  /** The leader epoch of the record before it, if it is known. */
+  leaderEpoch?: number | null
+}
+/** What a group has committed. */
+export interface OffsetAndMetadata {
+  offset: bigint
+  /** Empty if none was given. */
+  metadata: string
+  leaderEpoch: number | null
+}
+/** A time to look for in a partition. */
+export interface TopicTimestamp extends TopicPartition {
+  timestamp: number | bigint | Date
+}
+/** A record's place and time. */
+export interface OffsetAndTimestamp {
+  offset: bigint
+  /** Milliseconds since 1970. Above 2^53 it is rounded. */
+  timestamp: number
+  /** The epoch of the leader that took it; null if it is not known. */
+  leaderEpoch: number | null
+}
 
 /** Headers of a record that was read, in order: a name may repeat, a value may be null. */
 export class Headers implements Iterable<[name: string, value: Buffer | null]> {
@@ -194,16 +223,39 @@ export interface ConsumerOptions extends ConsumerTable {
 }
 
 /** What to commit. */
-export type Committable = ConsumerRecord | Batch | TopicOffset | readonly TopicOffset[]
+export type Committable =
+  | ConsumerRecord
+  | Batch
+  | TopicOffsetAndMetadata
+  | readonly TopicOffsetAndMetadata[]
 
 /**
- * Reads topics, sharing their partitions with the other members of its group. What was given counts
- * as finished when the next is asked for; that is what automatic commits go by.
+ * Reads topics, sharing their partitions with the other members of its group, or the partitions that
+ * it is told to (`assign`). What was given counts as finished when the next is asked for; that is
+ * what automatic commits go by.
  */
 export class Consumer implements AsyncIterable<ConsumerRecord> {
   constructor(options: ConsumerOptions)
   /** Reads these topics, and no others from now on. */
   subscribe(topics: string | readonly string[]): void
+  /**
+   * Reads the topics whose whole names match a regular expression, and no others from now on; also
+   * those that come later, from their beginning, as soon as the metadata tell of them (the option
+   * `metadataMaxAge`). Kafka's internal topics only with `excludeInternalTopics: false`. The syntax is
+   * that of Rust's crate regex, which is RE2's but for little, not JavaScript's. `InvalidGroup`
+   * without the option `group`; `InvalidArgument` for what cannot be read, or grows beyond 1 MiB.
+   */
+  subscribePattern(pattern: string): void
+  /**
+   * Reads these partitions, and no others from now on, without a group that shares them out; none at
+   * all is `unsubscribe`. What was read before and is among them is read on from where it stands. With
+   * the option `group` reading begins at what the group has committed, and commits go there; the group
+   * should have no members, or it refuses them with `CommitFenced`. Without it reading begins by the
+   * option `start`, and commits are refused. No time between polls is too long. A partition that does
+   * not exist yet is waited for, then read from its beginning; a poll whose time is over meanwhile
+   * rejects with `UnknownTopic`. `InvalidState` while topics are subscribed to.
+   */
+  assign(partitions: readonly TopicPartition[]): void
   /** Leaves the group, after what is finished was committed, and reads nothing. */
   unsubscribe(): void
   /**
@@ -233,6 +285,51 @@ export class Consumer implements AsyncIterable<ConsumerRecord> {
     partitions: readonly TopicPartition[],
     options?: WaitOptions
   ): Promise<(bigint | null)[]>
+  /** The same with what stands beside each offset; `timeout` as in `beginningOffsets`. */
+  committedWithMetadata(
+    partitions: readonly TopicPartition[],
+    options?: TimeoutOptions
+  ): Promise<(OffsetAndMetadata | null)[]>
+  /**
+   * The offset of the first record of each of these partitions, in their order; that of the next one
+   * where there is none. They need not be assigned. Faults that may pass, such as a topic that does
+   * not exist, are tried again for `timeout`, which without a value is the option `apiTimeout`;
+   * `Timeout` then names the last. `InvalidTopic` for a name that cannot be.
+   */
+  beginningOffsets(
+    partitions: readonly TopicPartition[],
+    options?: TimeoutOptions
+  ): Promise<bigint[]>
+  /** The offset behind the last record of each: that of the next one to be written. Else the same. */
+  endOffsets(partitions: readonly TopicPartition[], options?: TimeoutOptions): Promise<bigint[]>
+  /**
+   * The first record of each of these partitions whose time is the one given or later, in their order;
+   * null where there is none. `InvalidArgument` for two times of one partition. Else the same.
+   */
+  offsetsForTimes(
+    times: readonly TopicTimestamp[],
+    options?: TimeoutOptions
+  ): Promise<(OffsetAndTimestamp | null)[]>
+  /**
+   * Goes on with a partition so many records before its end, or at its beginning if it has fewer; the
+   * offset at which that is. Compaction and transactions leave gaps: then so many offsets.
+   * `NotAssigned` if it is not this consumer's; `timeout` as in `beginningOffsets`.
+   */
+  seekBeforeEnd(
+    partition: TopicPartition,
+    records: bigint | number,
+    options?: TimeoutOptions
+  ): Promise<bigint>
+  /**
+   * How many offsets lie between the next record to be given of a partition and its end, as the last
+   * answers told; null while that is not known, or the partition is not assigned.
+   */
+  currentLag(partition: TopicPartition): bigint | null
+  /**
+   * Tells that the program lives while it works longer on what it was given than the option
+   * `maxPollInterval`, which counts anew from here. Unlike a poll it finishes nothing.
+   */
+  keepAlive(): void
   /** The offset of the next record to be given; null while it is not known. */
   position(partition: TopicPartition): bigint | null
   /** Goes on with a partition from an offset: it is that of the next record given. */

@@ -5,14 +5,17 @@ const { Pump } = require('./pump')
 const { wantLog } = require('./log')
 const { Reading } = require('./reading')
 const { Batch, ConsumerRecord } = require('./record')
-const { partitionOf } = require('./pack')
+const { partitionOf, timeOf } = require('./pack')
 const { pairs, asObject, millis, whole } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf } = require('./error')
 
 const NO_OPTIONS = Object.freeze({})
 
-/** Reads topics, sharing their partitions with the other members of its group. */
+/**
+ * Reads topics, sharing their partitions with the other members of its group, or the partitions that
+ * it is told to: see `assign`.
+ */
 class Consumer {
   #pump
   #native
@@ -43,6 +46,20 @@ class Consumer {
       throw new TypeError('topics are given as a list of strings')
     }
     call(() => this.#native.subscribe(list))
+  }
+
+  /** Reads the topics whose whole names match a regular expression, also those that come later. */
+  subscribePattern (pattern) {
+    if (typeof pattern !== 'string') throw new TypeError('a pattern of topics is given as a string')
+    call(() => this.#native.subscribePattern(pattern))
+  }
+
+  /** Reads these partitions, and no others from now on, without a group that shares them out. */
+  assign (partitions) {
+    const list = pairsOf(partitions)
+    this.#reading.note()
+    call(() => this.#native.assign(list))
+    this.#reading.recheck()
   }
 
   /** Leaves the group, after what is finished was committed, and reads nothing. */
@@ -109,7 +126,7 @@ class Consumer {
     const signal = checked(asObject(options).signal)
     const number = call(() => this.#commit(what, {
       batch: (handle, end) => this.#native.commitBatch(handle, end),
-      offsets: (partitions, offsets) => this.#native.commitOffsets(partitions, offsets),
+      offsets: (...places) => this.#native.commitOffsets(...places),
       all: () => this.#native.commitFinished()
     }))
     await abortable(signal, this.#pump.call(number), () => this.#pump.forget(number))
@@ -119,7 +136,7 @@ class Consumer {
   commitSoon (what) {
     call(() => this.#commit(what, {
       batch: (handle, end) => this.#native.commitBatchSoon(handle, end),
-      offsets: (partitions, offsets) => this.#native.commitOffsetsSoon(partitions, offsets),
+      offsets: (...places) => this.#native.commitOffsetsSoon(...places),
       all: () => this.#native.commitFinishedSoon()
     }))
   }
@@ -156,7 +173,8 @@ class Consumer {
     }
     const list = Array.isArray(what) ? what : [what]
     const partitions = list.map(partitionPair)
-    return offsets(partitions, BigInt64Array.from(list, (place) => offsetOf(place.offset)))
+    const places = BigInt64Array.from(list, (place) => offsetOf(place.offset))
+    return offsets(partitions, places, list.map(besideOf))
   }
 
   /** What the group has committed for these partitions; null for none. */
@@ -166,6 +184,89 @@ class Consumer {
     const forget = () => this.#pump.forget(number)
     const { offsets } = await abortable(signal, this.#pump.call(number), forget)
     return Array.from(offsets, (offset) => offset < 0n ? null : offset)
+  }
+
+  /** The same with what stands beside each offset. */
+  async committedWithMetadata (partitions, options = NO_OPTIONS) {
+    const list = pairsOf(partitions)
+    const { offsets, beside } = await this.#lookUp(options, (timeout) => (
+      this.#native.committedWithMetadata(list, timeout)
+    ))
+    return Array.from(offsets, (offset, at) => {
+      const [metadata, epoch] = beside[at]
+      return offset < 0n ? null : { offset, metadata, leaderEpoch: epochOf(epoch) }
+    })
+  }
+
+  /** The offset of the first record of each of these partitions. */
+  async beginningOffsets (partitions, options = NO_OPTIONS) {
+    const list = pairsOf(partitions)
+    const { offsets } = await this.#lookUp(options, (timeout) => (
+      this.#native.beginningOffsets(list, timeout)
+    ))
+    return Array.from(offsets)
+  }
+
+  /** The offset behind the last record of each of these partitions. */
+  async endOffsets (partitions, options = NO_OPTIONS) {
+    const list = pairsOf(partitions)
+    const { offsets } = await this.#lookUp(options, (timeout) => (
+      this.#native.endOffsets(list, timeout)
+    ))
+    return Array.from(offsets)
+  }
+
+  /** The first record of each of these partitions of its time or later; null for none. */
+  async offsetsForTimes (times, options = NO_OPTIONS) {
+    const list = pairsOf(times)
+    const wanted = BigInt64Array.from(times, (place) => timeAt(place.timestamp))
+    const { offsets, timestamps, epochs } = await this.#lookUp(options, (timeout) => (
+      this.#native.offsetsForTimes(list, wanted, timeout)
+    ))
+    return Array.from(offsets, (offset, at) => {
+      if (offset < 0n) return null
+      return { offset, timestamp: Number(timestamps[at]), leaderEpoch: epochOf(epochs[at]) }
+    })
+  }
+
+  /** Goes on with a partition so many records before its end; the offset at which that is. */
+  async seekBeforeEnd (partition, records, options = NO_OPTIONS) {
+    const [topic, number] = partitionPair(partition)
+    const count = BigInt64Array.of(offsetOf(records, 'a number of records'))
+    // In the turn in which it moves: nothing more of the batch under way is given after it.
+    const moved = (row) => {
+      this.#reading.recheck()
+      return row
+    }
+    const { offsets } = await this.#lookUp(options, (timeout) => (
+      this.#native.seekBeforeEnd(topic, number, count, timeout)
+    ), moved)
+    return offsets[0]
+  }
+
+  /** Starts a call with its time; what it found. */
+  async #lookUp (options, start, before) {
+    const signal = checked(asObject(options).signal)
+    const timeout = millis('timeout', options.timeout, this.#native.apiTimeout)
+    const number = call(() => start(timeout))
+    return await abortable(signal, this.#pump.call(number, before), () => this.#pump.forget(number))
+  }
+
+  /** How many offsets lie between the next record to be given of a partition and its end. */
+  currentLag (partition) {
+    const [topic, number] = partitionPair(partition)
+    const ahead = this.#reading.position(topic, number)
+    const [lag] = call(() => this.#native.currentLag(topic, number))
+    if (lag < 0n) return null
+    if (ahead === undefined) return lag
+    // The native half has given the whole batch.
+    const [position] = call(() => this.#native.position(topic, number))
+    return lag + position - ahead
+  }
+
+  /** Tells that the program lives while it works long on what it was given. */
+  keepAlive () {
+    call(() => this.#native.keepAlive())
   }
 
   /** The offset of the next record to be given of a partition; null while it is not known. */
@@ -234,11 +335,38 @@ function partitionPair (place) {
   return [place.topic, partitionOf(place.partition)]
 }
 
+/** A list of partitions. */
+function pairsOf (partitions) {
+  if (!Array.isArray(partitions)) throw new TypeError('partitions are given as a list')
+  return partitions.map(partitionPair)
+}
+
+/** What is committed beside an offset: a text, and a leader epoch or −1. */
+function besideOf ({ metadata, leaderEpoch }) {
+  if (metadata !== undefined && metadata !== null && typeof metadata !== 'string') {
+    throw new TypeError('metadata is a string')
+  }
+  return [metadata ?? '', whole('leaderEpoch', leaderEpoch, 0, -1)]
+}
+
+/** −1 is not known. */
+function epochOf (epoch) {
+  return epoch < 0 ? null : epoch
+}
+
+/** A time as a bigint. */
+function timeAt (timestamp) {
+  if (timestamp === undefined || timestamp === null) {
+    throw new TypeError('a time is given as { topic, partition, timestamp }')
+  }
+  return BigInt(timeOf(timestamp))
+}
+
 /** An offset as a bigint: others do not reach as far. */
-function offsetOf (offset) {
+function offsetOf (offset, what = 'an offset') {
   if (typeof offset === 'bigint' && offset >= 0n && offset < 1n << 63n) return offset
   if (Number.isSafeInteger(offset) && offset >= 0) return BigInt(offset)
-  throw new TypeError(`an offset is a bigint or a whole number from 0 on, not ${String(offset)}`)
+  throw new TypeError(`${what} is a bigint or a whole number from 0 on, not ${String(offset)}`)
 }
 
 module.exports = { Consumer }

@@ -217,4 +217,4 @@ function largeValue (value) {
   return shared ? Buffer.from(value) : value
 }
 
-module.exports = { takePacker, putBackPacker, isBytes, largeValue, partitionOf }
+module.exports = { takePacker, putBackPacker, isBytes, largeValue, partitionOf, timeOf }

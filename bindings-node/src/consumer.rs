@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use napi::bindgen_prelude::{Array, BigInt64Array, Env, External, Object};
 use napi_derive::napi;
-use ottla::{Batch, Commit, Consumer, Error, ErrorKind, TopicPartition};
+use ottla::{
+    Batch, Commit, Consumer, Error, ErrorKind, OffsetAndMetadata, OffsetAndTimestamp,
+    TopicPartition,
+};
 
 use crate::boundary::{as_millis, guard, millis};
 use crate::config;
@@ -15,6 +18,9 @@ use crate::wait::{Answer, Waits};
 
 /// Topics and partitions as JavaScript gives them, and offsets beside.
 type Partitions = Vec<(String, i32)>;
+
+/// What stands beside offsets: texts, and leader epochs (−1 for none).
+type Beside = Vec<(String, i32)>;
 
 #[napi(js_name = "NativeConsumer")]
 #[derive(Debug)]
@@ -50,6 +56,18 @@ impl NativeConsumer {
             let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
             Ok(self.consumer.subscribe(&topics)?)
         })
+    }
+
+    /// Reads the topics from now on whose names match.
+    #[napi]
+    pub fn subscribe_pattern(&self, env: &Env, pattern: String) -> napi::Result<()> {
+        guard(env, || Ok(self.consumer.subscribe_pattern(&pattern)?))
+    }
+
+    /// Reads these partitions from now on.
+    #[napi]
+    pub fn assign(&self, env: &Env, partitions: Partitions) -> napi::Result<()> {
+        guard(env, || Ok(self.consumer.assign(&named(partitions))?))
     }
 
     /// Leaves the group.
@@ -147,17 +165,18 @@ impl NativeConsumer {
         guard(env, || Ok(self.consumer.commit_soon(Commit::Finished)?))
     }
 
-    /// Commits an offset for each of these partitions.
+    /// Commits an offset for each of these partitions, and what stands beside it.
     #[napi]
     pub fn commit_offsets(
         &self,
         env: &Env,
         partitions: Partitions,
         offsets: BigInt64Array,
+        beside: Beside,
     ) -> napi::Result<u32> {
         guard(env, || {
-            let offsets = paired(partitions, &offsets);
-            Ok(self.started(self.consumer.commit_async(Commit::Offsets(&offsets))))
+            let places = places(partitions, &offsets, beside);
+            Ok(self.started(self.consumer.commit_async(Commit::OffsetsAndMetadata(&places))))
         })
     }
 
@@ -168,10 +187,11 @@ impl NativeConsumer {
         env: &Env,
         partitions: Partitions,
         offsets: BigInt64Array,
+        beside: Beside,
     ) -> napi::Result<()> {
         guard(env, || {
-            let offsets = paired(partitions, &offsets);
-            Ok(self.consumer.commit_soon(Commit::Offsets(&offsets))?)
+            let places = places(partitions, &offsets, beside);
+            Ok(self.consumer.commit_soon(Commit::OffsetsAndMetadata(&places))?)
         })
     }
 
@@ -184,6 +204,127 @@ impl NativeConsumer {
                 let offsets = found.await?.into_iter().map(|(_, offset)| offset.unwrap_or(-1));
                 Ok(Answer::Offsets(offsets.collect()))
             }))
+        })
+    }
+
+    /// The same with what stands beside it.
+    #[napi]
+    pub fn committed_with_metadata(
+        &self,
+        env: &Env,
+        partitions: Partitions,
+        timeout: f64,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let (which, timeout) = (named(partitions), millis(timeout));
+            let found = self.consumer.committed_with_metadata_async_within(&which, timeout);
+            Ok(self.waits.start(async move {
+                let found = found.await?;
+                let of = |(_, at): (TopicPartition, Option<OffsetAndMetadata>)| {
+                    let at = at.unwrap_or_else(|| OffsetAndMetadata::new(-1));
+                    (at.offset, (at.metadata, at.leader_epoch.unwrap_or(-1)))
+                };
+                let (offsets, beside) = found.into_iter().map(of).unzip();
+                Ok(Answer::Metadata { offsets, beside })
+            }))
+        })
+    }
+
+    /// The offsets of the first records of these partitions, within so many milliseconds.
+    #[napi]
+    pub fn beginning_offsets(
+        &self,
+        env: &Env,
+        partitions: Partitions,
+        timeout: f64,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let (which, timeout) = (named(partitions), millis(timeout));
+            let found = self.consumer.beginning_offsets_async_within(&which, timeout);
+            Ok(self.looking(found, |(_, offset)| offset))
+        })
+    }
+
+    /// The offsets behind their last ones.
+    #[napi]
+    pub fn end_offsets(
+        &self,
+        env: &Env,
+        partitions: Partitions,
+        timeout: f64,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let (which, timeout) = (named(partitions), millis(timeout));
+            let found = self.consumer.end_offsets_async_within(&which, timeout);
+            Ok(self.looking(found, |(_, offset)| offset))
+        })
+    }
+
+    /// The first records of these times or later.
+    #[napi]
+    pub fn offsets_for_times(
+        &self,
+        env: &Env,
+        partitions: Partitions,
+        times: BigInt64Array,
+        timeout: f64,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let (times, timeout) = (paired(partitions, &times), millis(timeout));
+            let found = self.consumer.offsets_for_times_async_within(&times, timeout);
+            Ok(self.waits.start(async move {
+                let found = found.await?;
+                let of = |(_, at): (TopicPartition, Option<OffsetAndTimestamp>)| {
+                    at.map_or((-1, (-1, -1)), |at| (at.offset, (at.timestamp, at.leader_epoch)))
+                };
+                let (offsets, beside): (Vec<_>, Vec<_>) = found.into_iter().map(of).unzip();
+                let (timestamps, epochs) = beside.into_iter().unzip();
+                Ok(Answer::Times { offsets, timestamps, epochs })
+            }))
+        })
+    }
+
+    /// Goes on with a partition so many records before its end; gives the offset.
+    #[napi]
+    pub fn seek_before_end(
+        &self,
+        env: &Env,
+        topic: String,
+        partition: i32,
+        records: BigInt64Array,
+        timeout: f64,
+    ) -> napi::Result<u32> {
+        guard(env, || {
+            let (which, timeout) = (TopicPartition::new(topic, partition), millis(timeout));
+            let &[records] = &records[..] else {
+                return Err(Error::new(ErrorKind::Internal, "a seek takes one number").into());
+            };
+            let records = records.max(0).unsigned_abs();
+            let found = self.consumer.seek_before_end_async_within(&which, records, timeout);
+            Ok(self.looking(async move { found.await.map(|offset| vec![offset]) }, |offset| offset))
+        })
+    }
+
+    /// How far the next record of a partition is from its end; −1 while it is not known.
+    #[napi]
+    pub fn current_lag(
+        &self,
+        env: &Env,
+        topic: String,
+        partition: i32,
+    ) -> napi::Result<BigInt64Array> {
+        guard(env, || {
+            let lag = self.consumer.current_lag(&TopicPartition::new(topic, partition));
+            Ok(BigInt64Array::new(vec![lag.unwrap_or(-1)]))
+        })
+    }
+
+    /// Tells that the program lives.
+    #[napi]
+    pub fn keep_alive(&self, env: &Env) -> napi::Result<()> {
+        guard(env, || {
+            self.consumer.keep_alive();
+            Ok(())
         })
     }
 
@@ -277,6 +418,17 @@ impl NativeConsumer {
     fn started(&self, call: impl Future<Output = Result<(), Error>> + 'static) -> u32 {
         self.waits.start(async move { call.await.map(|()| Answer::Done) })
     }
+
+    /// Starts a call that gives offsets.
+    fn looking<T>(
+        &self,
+        call: impl Future<Output = Result<Vec<T>, Error>> + 'static,
+        offset: impl Fn(T) -> i64 + 'static,
+    ) -> u32 {
+        self.waits.start(async move {
+            Ok(Answer::Offsets(call.await?.into_iter().map(offset).collect()))
+        })
+    }
 }
 
 fn count(records: u32) -> usize {
@@ -306,4 +458,17 @@ fn named(partitions: Partitions) -> Vec<TopicPartition> {
 
 fn paired(partitions: Partitions, offsets: &[i64]) -> Vec<(TopicPartition, i64)> {
     named(partitions).into_iter().zip(offsets.iter().copied()).collect()
+}
+
+fn places(
+    partitions: Partitions,
+    offsets: &[i64],
+    beside: Beside,
+) -> Vec<(TopicPartition, OffsetAndMetadata)> {
+    let each = paired(partitions, offsets).into_iter().zip(beside);
+    each.map(|((partition, offset), (metadata, epoch))| {
+        let leader_epoch = Some(epoch).filter(|&epoch| epoch >= 0);
+        (partition, OffsetAndMetadata { offset, leader_epoch, metadata })
+    })
+    .collect()
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use napi::bindgen_prelude::{Array, BigInt64Array, Env, Object};
+use napi::bindgen_prelude::{Array, BigInt64Array, Env, Int32Array, Object};
 use ottla::Error;
 
 use crate::boundary::Fault;
@@ -24,6 +24,10 @@ pub(crate) enum Answer {
     Done,
     /// Offsets, in the order that was asked; −1 for none.
     Offsets(Vec<i64>),
+    /// The same with texts beside them, and leader epochs (−1 for none).
+    Metadata { offsets: Vec<i64>, beside: Vec<(String, i32)> },
+    /// The same with times and leader epochs.
+    Times { offsets: Vec<i64>, timestamps: Vec<i64>, epochs: Vec<i32> },
     /// The slot that a record's outcome will come with.
     Slot(i32),
 }
@@ -122,6 +126,15 @@ fn tell(env: &Env, number: u32, outcome: Result<Answer, Error>) -> Result<Object
     match outcome {
         Ok(Answer::Done) => {}
         Ok(Answer::Offsets(offsets)) => row.set("offsets", BigInt64Array::new(offsets))?,
+        Ok(Answer::Metadata { offsets, beside }) => {
+            row.set("offsets", BigInt64Array::new(offsets))?;
+            row.set("beside", beside)?;
+        }
+        Ok(Answer::Times { offsets, timestamps, epochs }) => {
+            row.set("offsets", BigInt64Array::new(offsets))?;
+            row.set("timestamps", BigInt64Array::new(timestamps))?;
+            row.set("epochs", Int32Array::new(epochs))?;
+        }
         Ok(Answer::Slot(slot)) => row.set("slot", slot)?,
         Err(error) => row.set("error", error::facts(env, &error)?)?,
     }

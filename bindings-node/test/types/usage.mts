@@ -43,12 +43,22 @@ export async function main (): Promise<void> {
   consumer.seek({ topic: 'orders', partition: 0 }, 5n)
   consumer.seek({ topic: 'orders', partition: 0, offset: 5 })
   consumer.pause(consumer.assignment())
+  consumer.assign([{ topic: 'orders', partition: 0 }])
+  const ends: bigint[] = await consumer.endOffsets(consumer.assignment(), { timeout: 1000, signal })
+  const [first] = await consumer.offsetsForTimes([{ topic: 'orders', partition: 0, timestamp: new Date() }])
+  const time: number | undefined = first?.timestamp
+  const back: bigint = await consumer.seekBeforeEnd({ topic: 'orders', partition: 0 }, 10)
+  await consumer.commit([{ topic: 'orders', partition: 0, offset: back, metadata: 'half' }])
+  const [kept] = await consumer.committedWithMetadata(consumer.assignment())
+  console.log(ends, time, kept?.metadata.length, consumer.currentLag({ topic: 'orders', partition: 0 }))
   console.log(offset, offsets, why, ottla.RetriableError === RetriableError)
 
   // @ts-expect-error there is no such option
   const wrong: ProducerOptions = { lingr: 5 }
   // @ts-expect-error nor is there one of a producer's for consumers
   const other = new Consumer({ bootstrapServers: 'localhost:9092', linger: 5 })
+  // @ts-expect-error a pattern is in the syntax of Rust's, not JavaScript's
+  consumer.subscribePattern(/orders/)
   // @ts-expect-error a number is no value
   await producer.send('orders', 5)
   // @ts-expect-error there is no such event
