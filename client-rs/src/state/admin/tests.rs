@@ -632,3 +632,46 @@ fn no_leader_is_looked_for_of_a_topic_that_cannot_be() {
     assert!(trial.metadata(1, ErrorCode::NONE, 1));
     assert_eq!(trial.only().0, Target::Node(1));
 }
+
+#[test]
+fn what_any_broker_is_asked_waits_too_for_as_long_as_the_answer_wants_quiet() {
+    let mut trial = Trial::new();
+    trial.begin(&[Route::Any]);
+    let (_, token, _) = trial.only();
+    trial.say(token, 3000, &[(0, refused(ErrorCode::THROTTLING_QUOTA_EXCEEDED))]);
+    trial.wait(2000);
+    assert_eq!(trial.turn(), []);
+    trial.wait(1000);
+    trial.only();
+}
+
+#[test]
+fn a_change_that_a_broker_had_no_time_to_end_may_be_done() {
+    let mut trial = Trial::new();
+    trial.begin(&[Route::Any]);
+    let (_, token, _) = trial.only();
+    trial.say(token, 0, &[(0, refused(ErrorCode::REQUEST_TIMED_OUT))]);
+    trial.wait(200);
+    let (_, token, _) = trial.only();
+    trial.say(token, 0, &[(0, refused(ErrorCode::TOPIC_ALREADY_EXISTS))]);
+    assert!(may_be_done(&trial), "{}", trial.error());
+}
+
+#[test]
+fn who_leads_nothing_is_believed_at_once_that_a_topic_is_unknown() {
+    let mut trial = Trial::new();
+    trial.begin(&[Route::Any]);
+    let (_, token, _) = trial.only();
+    trial.say(token, 0, &[(0, refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))]);
+    assert_eq!(trial.told(), [(0, Err(ErrorKind::UnknownTopic))]);
+}
+
+#[test]
+fn what_was_written_is_not_asked_again_by_halves() {
+    let mut trial = Trial::new();
+    trial.begin(&[Route::Any, Route::Any]);
+    let (_, token, _) = trial.only();
+    trial.lose(token, ErrorKind::Internal, true);
+    let ended = [(0, Err(ErrorKind::Internal)), (1, Err(ErrorKind::Internal))];
+    assert_eq!(trial.told(), ended);
+}
