@@ -42,6 +42,12 @@ test('brokers of one process are apart from each other', async () => {
   await Promise.all([one.stop(), two.stop()])
 })
 
+test('a stop may be given all the time there is', async () => {
+  const broker = await Broker.start()
+  await broker.stop({ timeout: Infinity })
+  await assert.rejects(broker.createTopic('t'), { code: 'Closed' })
+})
+
 test('a second stop does nothing, and other calls say that it is stopped', async () => {
   const broker = await Broker.start()
   await broker.stop()

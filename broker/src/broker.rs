@@ -25,6 +25,9 @@ use crate::driver::writer::Writer;
 use crate::node::{Node, Phase};
 use crate::server::counts::ReadStats;
 
+/// The longest deadline of a stop: as good as none, and no sum of times wraps.
+const STOP_DEADLINE_MAX: Duration = Duration::from_hours(365 * 24);
+
 /// The deadline of a stop by [`Drop`].
 const DROP_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -187,7 +190,8 @@ impl Broker {
     pub fn stop(&self, deadline: Duration) -> Result<(), BrokerError> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return Ok(()) };
-        stop::stop(&self.node, running, self.node.clock.now() + deadline)
+        let deadline = self.node.clock.now() + deadline.min(STOP_DEADLINE_MAX);
+        stop::stop(&self.node, running, deadline)
     }
 }
 

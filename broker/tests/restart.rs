@@ -164,6 +164,12 @@ fn ready_file_holds_the_address_once_the_broker_serves() {
 }
 
 #[test]
+fn a_stop_may_be_given_all_the_time_there_is() {
+    let broker = Broker::start(BrokerConfig::new()).expect("a broker");
+    broker.stop(Duration::MAX).expect("a clean stop");
+}
+
+#[test]
 fn broker_starts_and_stops_inside_another_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
