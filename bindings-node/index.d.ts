@@ -222,7 +222,7 @@ export interface ConsumerOptions extends ConsumerTable {
   topics?: string | readonly string[]
 }
 
-/** What to commit. */
+/** What to commit. A list is one of offsets to read on from: a record in it is refused. */
 export type Committable =
   | ConsumerRecord
   | Batch

@@ -66,6 +66,7 @@ class Consumer {
   unsubscribe () {
     this.#reading.note()
     call(() => this.#native.unsubscribe())
+    this.#reading.recheck()
   }
 
   /** The next record; null if the time is over before one comes. */
@@ -172,6 +173,10 @@ class Consumer {
       return batch(data.handle, end)
     }
     const list = Array.isArray(what) ? what : [what]
+    // Its offset is not the one to read on from, but that before.
+    if (list.some((place) => place instanceof ConsumerRecord)) {
+      throw errorOf('InvalidArgument', 'a list is one of offsets to read on from: commit the last record of each partition by itself')
+    }
     const partitions = list.map(partitionPair)
     const places = BigInt64Array.from(list, (place) => offsetOf(place.offset))
     return offsets(partitions, places, list.map(besideOf))

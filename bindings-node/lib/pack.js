@@ -1,6 +1,7 @@
 'use strict'
 
 const { types } = require('node:util')
+const { errorOf } = require('./error')
 
 // Records as numbers and bytes, which cross the border once for many of them. The native half of
 // this form is in src/record.rs.
@@ -12,6 +13,8 @@ const KEPT_NUMBERS = 8 * 1024
 const KEPT_BYTES = 256 * 1024
 /** A value from this size on is not packed but handed over as it is. */
 const LARGE = 32 * 1024
+/** Most bytes in one part: Kafka's lengths have 32 bits, and so have the numbers here. */
+const PART_BYTES_MAX = 0x7fffffff
 
 class Packer {
   numbers = new Int32Array(KEPT_NUMBERS)
@@ -112,6 +115,9 @@ class Packer {
     if (!isBytes(part)) {
       const kind = typeof part === 'object' ? part.constructor?.name ?? 'object' : typeof part
       throw new TypeError(`${what} is a string, a Buffer, a Uint8Array or null, not ${kind}`)
+    }
+    if (part.length > PART_BYTES_MAX) {
+      throw errorOf('RecordTooLarge', `${what} has ${part.length} bytes: more than any record`)
     }
     this.#reserveBytes(part.length)
     this.bytes.set(part, this.#byte)

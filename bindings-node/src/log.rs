@@ -2,7 +2,7 @@
 //!
 //! Threads of ours only put lines into a queue; `lib/log.js` takes them on its own thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use napi::bindgen_prelude::{Array, Env};
 use napi_derive::napi;
@@ -11,22 +11,45 @@ use ottla::log::{self, Level};
 use crate::boundary::guard;
 use crate::signal::{Callback, Signal};
 
-/// The bell of the environment that takes the lines.
-static BELL: Mutex<Option<Arc<Signal>>> = Mutex::new(None);
+/// The bells of the environments that asked for the lines, in turn: the last takes them.
+static BELLS: Mutex<Vec<Arc<Signal>>> = Mutex::new(Vec::new());
+
+fn bells() -> MutexGuard<'static, Vec<Arc<Signal>>> {
+    BELLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who takes the lines now. Rung and let go of outside of the lock: both take one of Node's.
+fn taker() -> Option<Arc<Signal>> {
+    bells().last().cloned()
+}
+
+fn ring() {
+    if let Some(bell) = taker() {
+        bell.raise();
+    }
+}
+
+/// An environment ends: whoever asked before it has the lines again.
+fn leave(bell: &Arc<Signal>) {
+    let left = {
+        let mut bells = bells();
+        let at = bells.iter().position(|known| Arc::ptr_eq(known, bell));
+        at.map(|at| bells.remove(at))
+    };
+    drop(left);
+    // It may have been rung for lines that it has not taken.
+    ring();
+}
 
 /// Has lines up to this level (1 is errors, 5 is everything) taken by the environment that asks;
-/// the last one to ask gets them all.
+/// the last one to ask gets them all, until it ends.
 #[napi]
 pub(crate) fn start_log(env: &Env, level: u8, on_signal: Callback) -> napi::Result<()> {
     guard(env, || {
         let bell = Signal::new(on_signal);
-        let before = {
-            let mut known = BELL.lock().unwrap_or_else(PoisonError::into_inner);
-            known.replace(Arc::clone(&bell))
-        };
-        // Outside of the lock: letting go of a bell takes a lock of Node's.
-        drop(before);
-        log::collect(Level::of(level), move || bell.raise())?;
+        env.add_env_cleanup_hook(Arc::clone(&bell), |bell| leave(&bell))?;
+        bells().push(bell);
+        log::collect(Level::of(level), ring)?;
         Ok(())
     })
 }
@@ -35,8 +58,8 @@ pub(crate) fn start_log(env: &Env, level: u8, on_signal: Callback) -> napi::Resu
 #[napi]
 pub(crate) fn take_log(env: &Env) -> napi::Result<Array<'_>> {
     guard(env, || {
-        let bell = BELL.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(bell) = bell {
+        // Of all: who was rung may not be the one that takes them any more, and is rung anew later.
+        for bell in bells().iter() {
             bell.lower();
         }
         let mut told = env.create_array(0)?;

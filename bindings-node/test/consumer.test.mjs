@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { getEventListeners } from 'node:events'
 import { after, before, test } from 'node:test'
 import { createRequire } from 'node:module'
 import { inspect } from 'node:util'
@@ -197,6 +198,21 @@ test('a signal ends a wait, and no record is lost by it', async (t) => {
   assert.deepEqual(await readValues(consumer, 1), ['v'])
 })
 
+test('a wait that is over leaves nothing with its signal', async (t) => {
+  const topic = await filled(t, 2)
+  const consumer = place.consumer(t, topic)
+  const { signal } = new AbortController()
+  const waits = [consumer.poll({ signal }), consumer.batches({ signal }).next()]
+  assert.equal(getEventListeners(signal, 'abort').length, 2)
+  await Promise.all(waits)
+  assert.equal(await consumer.poll({ signal, timeout: 1 }), null)
+  await consumer.commit(undefined, { signal })
+  const closed = assert.rejects(consumer.poll({ signal }), { code: 'Closed' })
+  await consumer.close()
+  await closed
+  assert.equal(getEventListeners(signal, 'abort').length, 0)
+})
+
 test('a committed record is where the next member goes on', async (t) => {
   const topic = await filled(t, 10)
   const group = 'committed'
@@ -273,6 +289,30 @@ test('seek moves the position, also back over records of a batch under way', asy
   assert.throws(() => consumer.seek(place0, -1), TypeError)
   assert.throws(() => consumer.seek(place0, '5'), TypeError)
   assert.throws(() => consumer.seek({ topic: 'other', partition: 0 }, 0), { code: 'NotAssigned' })
+})
+
+test('from an unsubscribe on nothing is given, also of a batch under way', async (t) => {
+  const topic = await filled(t, 100)
+  const consumer = place.consumer(t, topic, { autoCommit: false })
+  // As if all of it were done within one millisecond.
+  const clock = t.mock.method(Date, 'now', () => 1)
+  assert.deepEqual(await readValues(consumer, 5), ['v0', 'v1', 'v2', 'v3', 'v4'])
+  consumer.unsubscribe()
+  assert.equal(await consumer.poll({ timeout: 0 }), null)
+  consumer.subscribe(topic)
+  clock.mock.restore()
+  assert.deepEqual(await readValues(consumer, 100), Array.from({ length: 100 }, (_, at) => `v${at}`), 'nothing was committed')
+})
+
+test('a list of records is not one of offsets, and nothing of it is committed', async (t) => {
+  const topic = await filled(t, 3)
+  const consumer = place.consumer(t, topic, { autoCommit: false })
+  const records = await readRecords(consumer, 3)
+  const refusal = { code: 'InvalidArgument', message: /a list is one of offsets/ }
+  await assert.rejects(consumer.commit(records), refusal)
+  await assert.rejects(consumer.commit([{ topic, partition: 0, offset: 1 }, records[1]]), refusal)
+  assert.throws(() => consumer.commitSoon(records), refusal)
+  assert.deepEqual(await consumer.committed([{ topic, partition: 0 }]), [null])
 })
 
 test('a paused partition gives nothing until it is resumed, and loses nothing', async (t) => {

@@ -206,6 +206,40 @@ test('log lines go to those who want them, and to nobody else', async () => {
   assert.equal(err, '')
 })
 
+test('log lines come to the main thread again when a worker that took them has ended', async () => {
+  const { status, out, err } = await runProgram(`
+    import { subscribe } from 'node:diagnostics_channel'
+    import { Worker } from 'node:worker_threads'
+    let heard = () => {}
+    subscribe('ottla:log', ({ message }) => heard(message))
+    const { Broker } = await import('ottla')
+    await (await Broker.start()).stop()
+    const code = \`
+      import { subscribe } from 'node:diagnostics_channel'
+      import { parentPort } from 'node:worker_threads'
+      subscribe('ottla:log', ({ message }) => message.startsWith('broker started') && parentPort.postMessage('heard'))
+      const { Broker } = await import('ottla')
+      await Broker.start()
+      setInterval(() => {}, 1000)
+    \`
+    for (let round = 0; round < 3; round++) {
+      const worker = new Worker(code, { eval: true })
+      const said = await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject))
+      await worker.terminate()
+      const line = new Promise((resolve) => { heard = (message) => message.startsWith('broker started') && resolve(message) })
+      const broker = await Broker.start()
+      const alive = setTimeout(() => { console.log('nothing was heard'); process.exit(1) }, 100_000)
+      await line
+      clearTimeout(alive)
+      console.log(said)
+      await broker.stop()
+    }
+  `)
+  assert.equal(err, '')
+  assert.equal(out, 'heard\nheard\nheard')
+  assert.equal(status, 0)
+})
+
 test('require and import give the same classes', async () => {
   const required = createRequire(import.meta.url)('ottla')
   const imported = await import('ottla')

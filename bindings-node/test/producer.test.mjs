@@ -185,6 +185,21 @@ test('what is no key, value or header is refused, and nothing is kept of it', as
   assert.equal((await producer.send(topic, 'last')).offset, 0n)
 })
 
+test('what is longer than any length can be is refused, and not taken for null', async (t) => {
+  const topic = await place.topic()
+  const producer = place.producer(t)
+  // Never touched, so it takes no memory.
+  const endless = Buffer.alloc(2 ** 31)
+  const refusal = { code: 'RecordTooLarge' }
+  await assert.rejects(producer.send(topic, 'v', { key: endless }), refusal)
+  await assert.rejects(producer.send(topic, endless), refusal)
+  await assert.rejects(producer.send(topic, 'v', { headers: { h: endless } }), refusal)
+  assert.throws(() => producer.push(topic, 'v', { key: endless }), refusal)
+  const report = await producer.sendMany(topic, [endless, [endless, 'v'], 'after'])
+  assert.deepEqual([...report.errors].map(([row, { code }]) => [row, code]), [[0, 'RecordTooLarge'], [1, 'RecordTooLarge']])
+  assert.equal(report.offsets[2], 0n)
+})
+
 test('pushed records are delivered, in order', async (t) => {
   const topic = await place.topic()
   const producer = place.producer(t)
