@@ -2,12 +2,12 @@
 #![allow(unsafe_code, reason = "calls back into C")]
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ottla::Error;
 use ottla::log::{self, Level, Line};
+use ottla::{Error, Process};
 
 use crate::boundary::{guard, guard_or, limit, refused};
 use crate::error::{c_text, ottla_error_t};
@@ -54,18 +54,27 @@ pub type ottla_on_log_t =
 
 type Callback = (unsafe extern "C" fn(*const ottla_log_line_t, *mut c_void), *mut c_void);
 
-/// The program's function, and the pointer that it gets.
-struct Set(Option<Callback>);
+/// The program's function, the pointer that it gets, and the process that set it.
+struct Set(Option<Callback>, Option<Process>);
 
 // SAFETY: the pointer is carried about and given back, and never followed here.
 unsafe impl Send for Set {}
 
-static CALLBACK: Mutex<Set> = Mutex::new(Set(None));
+static CALLBACK: Mutex<Set> = Mutex::new(Set(None, None));
 /// A thread hands lines on: a role that is tried for, never waited for.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn callback() -> MutexGuard<'static, Set> {
     CALLBACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set(function: Option<Callback>) {
+    let mut known = callback();
+    if known.1.is_some_and(|setter| !setter.is_current()) {
+        // The parent's thread that had the role is not here to give it back.
+        RUNNING.store(false, Ordering::Release);
+    }
+    *known = Set(function, Some(Process::current()));
 }
 
 fn level_of(number: c_int) -> Result<Level, Error> {
@@ -93,8 +102,9 @@ pub unsafe extern "C" fn ottla_log_set_callback(
     user: *mut c_void,
 ) -> *mut ottla_error_t {
     guard(|| {
+        Process::watch()?;
         let Some(function) = callback else {
-            self::callback().0 = None;
+            set(None);
             log::collect(None, || ())?;
             // Nobody hears of these.
             drop(log::take());
@@ -102,7 +112,7 @@ pub unsafe extern "C" fn ottla_log_set_callback(
         };
         let level = level_of(level)?;
         log::collect(Some(level), || ())?;
-        self::callback().0 = Some((function, user));
+        set(Some((function, user)));
         Ok(())
     })
 }

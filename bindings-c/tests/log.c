@@ -184,6 +184,57 @@ static void a_child_of_a_fork_has_lines_once_it_asks_for_them(void)
     CHECK_OK(ottla_log_set_callback(0, NULL, NULL));
 }
 
+struct inside {
+    struct seen seen;
+    int is_in[2], may_go[2];
+};
+
+/* Stays in the call until it is told to go. */
+static void keep_and_stay(const ottla_log_line_t *line, void *user)
+{
+    struct inside *inside = user;
+    char byte = 0;
+    keep(line, &inside->seen);
+    CHECK(write(inside->is_in[1], &byte, 1) == 1 && read(inside->may_go[0], &byte, 1) == 1);
+}
+
+static void *poll_once(void *told)
+{
+    *(size_t *)told = ottla_log_poll(SOON);
+    return NULL;
+}
+
+static void a_child_has_lines_also_if_a_thread_of_its_parent_was_handing_some_on(void)
+{
+    struct inside inside = {0};
+    size_t told = 0;
+    char byte = 0;
+    pthread_t thread;
+    CHECK(!pipe(inside.is_in) && !pipe(inside.may_go));
+    CHECK_OK(ottla_log_set_callback(OTTLA_LOG_WARN, keep_and_stay, &inside));
+    warn();
+    CHECK(!pthread_create(&thread, NULL, poll_once, &told));
+    CHECK(read(inside.is_in[0], &byte, 1) == 1);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct seen seen = {0};
+        ottla_error_free(ottla_log_set_callback(OTTLA_LOG_WARN, keep, &seen));
+        warn();
+        _exit(ottla_log_poll(SOON) == 1 && seen.lines == 1 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* In the parent it is still that thread alone, also after another function was set. */
+    CHECK_OK(ottla_log_set_callback(OTTLA_LOG_WARN, keep, &inside.seen));
+    warn();
+    CHECK(ottla_log_poll(0) == 0);
+    CHECK(write(inside.may_go[1], &byte, 1) == 1 && !pthread_join(thread, NULL) && told == 1);
+    CHECK(ottla_log_poll(SOON) == 1 && inside.seen.lines == 2);
+    CHECK_OK(ottla_log_set_callback(0, NULL, NULL));
+    for (int end = 0; end < 2; end++) CHECK(!close(inside.is_in[end]) && !close(inside.may_go[end]));
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -198,6 +249,8 @@ int main(void)
         {"an unknown level is refused", an_unknown_level_is_refused},
         {"a child of a fork has lines once it asks for them",
          a_child_of_a_fork_has_lines_once_it_asks_for_them},
+        {"a child has lines also if a thread of its parent was handing some on",
+         a_child_has_lines_also_if_a_thread_of_its_parent_was_handing_some_on},
     };
     return RUN(tests);
 }
