@@ -20,6 +20,8 @@ const FILES: &[&str] = &[
     "producer",
     "batch",
     "consumer",
+    "offsets",
+    "committed",
     "broker",
     "log",
 ];

@@ -338,8 +338,13 @@ typedef struct ottla_batch_t ottla_batch_t;
 typedef struct ottla_broker_t ottla_broker_t;
 
 /**
- * Reads topics, sharing their partitions with the other members of its group. Made by
- * ottla_consumer_new.
+ * What a group has committed for some partitions. Comes from ottla_consumer_committed.
+ */
+typedef struct ottla_committed_t ottla_committed_t;
+
+/**
+ * Reads topics, sharing their partitions with the other members of its group, or the partitions that
+ * it is told to: see ottla_consumer_assign. Made by ottla_consumer_new.
  *
  * Any thread may use it, but records are meant to be polled for by one at a time: a poll counts as
  * finished what the poll before it gave.
@@ -537,6 +542,83 @@ typedef struct {
 } ottla_header_view_t;
 
 /**
+ * A partition of a topic.
+ */
+typedef struct {
+    /**
+     * The topic. Borrowed by the function it is given to, for the call alone.
+     */
+    const char *topic;
+    /**
+     * The partition's number.
+     */
+    int32_t partition;
+} ottla_topic_partition_t;
+
+/**
+ * A time to look for in a partition.
+ */
+typedef struct {
+    /**
+     * The topic. Borrowed by the function it is given to, for the call alone.
+     */
+    const char *topic;
+    /**
+     * The partition's number.
+     */
+    int32_t partition;
+    /**
+     * Milliseconds since the epoch.
+     */
+    int64_t timestamp;
+} ottla_topic_timestamp_t;
+
+/**
+ * The first record of a time or later.
+ */
+typedef struct {
+    /**
+     * Its offset; -1 if there is none.
+     */
+    int64_t offset;
+    /**
+     * Its time in milliseconds since the epoch; -1 if there is none.
+     */
+    int64_t timestamp;
+    /**
+     * The epoch of the leader that took it; -1 if it is not known.
+     */
+    int32_t leader_epoch;
+} ottla_offset_timestamp_t;
+
+/**
+ * A place in a partition, with what a group keeps beside it.
+ */
+typedef struct {
+    /**
+     * The topic. Borrowed; each function says from whom.
+     */
+    const char *topic;
+    /**
+     * The partition's number.
+     */
+    int32_t partition;
+    /**
+     * The leader epoch of the record before the offset; -1 if it is not known.
+     */
+    int32_t leader_epoch;
+    /**
+     * The offset from which to read on; -1 if none is committed.
+     */
+    int64_t offset;
+    /**
+     * A text of the program's own; NULL is an empty one. Brokers take 4,096 bytes unless they are
+     * told otherwise (offset.metadata.max.bytes), and no client can send more than 32,767.
+     */
+    const char *metadata;
+} ottla_topic_metadata_t;
+
+/**
  * A place in a partition.
  */
 typedef struct {
@@ -553,20 +635,6 @@ typedef struct {
      */
     int64_t offset;
 } ottla_topic_offset_t;
-
-/**
- * A partition of a topic.
- */
-typedef struct {
-    /**
-     * The topic. Borrowed by the function it is given to, for the call alone.
-     */
-    const char *topic;
-    /**
-     * The partition's number.
-     */
-    int32_t partition;
-} ottla_topic_partition_t;
 
 /**
  * A log line. It and its texts are borrowed until the function that got it returns.
@@ -881,6 +949,35 @@ ottla_error_t *ottla_consumer_subscribe(const ottla_consumer_t *consumer,
                                         size_t topics_len);
 
 /**
+ * Reads the topics whose whole names match a regular expression, and no others from now on; also
+ * those that come later, from their beginning, as soon as the metadata tell of them
+ * (metadata.max.age.ms). Kafka's internal topics only with exclude.internal.topics=false.
+ *
+ * pattern is in the syntax of Rust's crate regex, which is RE2's but for little, and borrowed for the
+ * call. Gives NULL, or an error to be freed: OTTLA_ERR_INVALID_GROUP without group.id,
+ * OTTLA_ERR_INVALID_ARGUMENT for what cannot be read, or grows beyond 1 MiB. Any thread.
+ */
+ottla_error_t *ottla_consumer_subscribe_pattern(const ottla_consumer_t *consumer,
+                                                const char *pattern);
+
+/**
+ * Reads these partitions, and no others from now on, without a group that shares them out; none:
+ * reads nothing. What was read before and is among them is read on from where it stands.
+ *
+ * With group.id reading begins at what the group has committed, and commits go there; the group
+ * should have no members, or it refuses them with OTTLA_ERR_COMMIT_FENCED. Without it reading begins
+ * by auto.offset.reset, and commits are refused. No time between polls is too long. A partition that
+ * does not exist yet is waited for, then read from its beginning; a poll whose time is over meanwhile
+ * gives OTTLA_ERR_UNKNOWN_TOPIC.
+ *
+ * partitions and its texts are borrowed for the call. Gives NULL, or an error to be freed:
+ * OTTLA_ERR_INVALID_STATE while topics are subscribed to. Any thread.
+ */
+ottla_error_t *ottla_consumer_assign(const ottla_consumer_t *consumer,
+                                     const ottla_topic_partition_t *partitions,
+                                     size_t partitions_len);
+
+/**
  * The next batch of records, all of one partition. Waits for up to timeout_ms; below 0 without
  * limit.
  *
@@ -909,6 +1006,13 @@ int ottla_consumer_fd(const ottla_consumer_t *consumer);
 void ottla_consumer_wakeup(const ottla_consumer_t *consumer);
 
 /**
+ * Tells that the program lives while it works longer on what it was given than
+ * max.poll.interval.ms, which counts anew from here. Unlike a poll it finishes nothing. NULL is
+ * legal. Any thread.
+ */
+void ottla_consumer_keep_alive(const ottla_consumer_t *consumer);
+
+/**
  * Commits a batch, and all before it in its partition. mode is a value of ottla_commit_t.
  *
  * batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
@@ -929,16 +1033,6 @@ ottla_error_t *ottla_consumer_acknowledge(const ottla_consumer_t *consumer,
                                           const ottla_batch_t *batch,
                                           size_t index,
                                           size_t records);
-
-/**
- * Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.
- *
- * offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
- */
-ottla_error_t *ottla_consumer_commit_offsets(const ottla_consumer_t *consumer,
-                                             const ottla_topic_offset_t *offsets,
-                                             size_t offsets_len,
-                                             int mode);
 
 /**
  * Commits without waiting: a batch and all before it in its partition, or, if batch is NULL, all
@@ -1016,6 +1110,117 @@ ottla_error_t *ottla_consumer_close(const ottla_consumer_t *consumer, int32_t ti
  * legal. Any thread, once, and when no other thread uses it. Its batches stay good.
  */
 void ottla_consumer_free(ottla_consumer_t *consumer);
+
+/**
+ * Writes the offset of the first record of each of these partitions; that of the next one where there
+ * is none. They need not be assigned.
+ *
+ * partitions and its texts are borrowed for the call; offsets has room for so many, and is written if
+ * there is no error. Faults that may pass, such as a topic that does not exist, are tried again for
+ * timeout_ms, below 0 without limit; OTTLA_ERR_TIMEOUT then names the last. Gives NULL, or an error to
+ * be freed. Any thread.
+ */
+ottla_error_t *ottla_consumer_beginning_offsets(const ottla_consumer_t *consumer,
+                                                const ottla_topic_partition_t *partitions,
+                                                size_t partitions_len,
+                                                int64_t *offsets,
+                                                int32_t timeout_ms);
+
+/**
+ * Writes the offset behind the last record of each of these partitions: that of the next one to be
+ * written. Else as ottla_consumer_beginning_offsets.
+ */
+ottla_error_t *ottla_consumer_end_offsets(const ottla_consumer_t *consumer,
+                                          const ottla_topic_partition_t *partitions,
+                                          size_t partitions_len,
+                                          int64_t *offsets,
+                                          int32_t timeout_ms);
+
+/**
+ * Writes the first record of each of these partitions whose time is the one given or later.
+ *
+ * times and its texts are borrowed for the call; found has room for so many, and is written if there
+ * is no error. OTTLA_ERR_INVALID_ARGUMENT for a time before the epoch, and for two times of one
+ * partition. Else as ottla_consumer_beginning_offsets.
+ */
+ottla_error_t *ottla_consumer_offsets_for_times(const ottla_consumer_t *consumer,
+                                                const ottla_topic_timestamp_t *times,
+                                                size_t times_len,
+                                                ottla_offset_timestamp_t *found,
+                                                int32_t timeout_ms);
+
+/**
+ * Goes on with a partition so many records before its end, or at its beginning if it has fewer.
+ * Compaction and transactions leave gaps: then so many offsets.
+ *
+ * topic is borrowed for the call; offset is that at which reading goes on, and may be NULL. Gives
+ * NULL, or an error to be freed: OTTLA_ERR_NOT_ASSIGNED if the partition is not this consumer's. Else
+ * as ottla_consumer_beginning_offsets.
+ */
+ottla_error_t *ottla_consumer_seek_before_end(const ottla_consumer_t *consumer,
+                                              const char *topic,
+                                              int32_t partition,
+                                              uint64_t records,
+                                              int32_t timeout_ms,
+                                              int64_t *offset);
+
+/**
+ * Writes how many offsets lie between the next record to be given of a partition and its end, as the
+ * last answers told; -1 while that is not known, or if the partition is not assigned.
+ *
+ * topic is borrowed for the call; lag is written. Gives NULL, or an error to be freed. Any thread.
+ */
+ottla_error_t *ottla_consumer_current_lag(const ottla_consumer_t *consumer,
+                                          const char *topic,
+                                          int32_t partition,
+                                          int64_t *lag);
+
+/**
+ * Looks up what the group has committed for these partitions, which need not be assigned. Waits for up
+ * to timeout_ms; below 0 without limit.
+ *
+ * partitions and its texts are borrowed for the call. Gives what there is, a row for each partition in
+ * their order, to be freed by ottla_committed_free; or NULL, and an error through err, which may be
+ * NULL: OTTLA_ERR_INVALID_GROUP without group.id. Any thread.
+ */
+ottla_committed_t *ottla_consumer_committed(const ottla_consumer_t *consumer,
+                                            const ottla_topic_partition_t *partitions,
+                                            size_t partitions_len,
+                                            int32_t timeout_ms,
+                                            ottla_error_t **err);
+
+/**
+ * One of its rows. Borrowed, with its texts, until it is freed; NULL past the end, or if committed is
+ * NULL. Any thread.
+ */
+const ottla_topic_metadata_t *ottla_committed_get(const ottla_committed_t *committed,
+                                                  size_t index);
+
+/**
+ * Ends it and its rows. NULL is legal. Any thread, once.
+ */
+void ottla_committed_free(ottla_committed_t *committed);
+
+/**
+ * Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.
+ *
+ * offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
+ */
+ottla_error_t *ottla_consumer_commit_offsets(const ottla_consumer_t *consumer,
+                                             const ottla_topic_offset_t *offsets,
+                                             size_t offsets_len,
+                                             int mode);
+
+/**
+ * Commits for each partition the offset from which to read on, and what is kept beside it. mode is a
+ * value of ottla_commit_t.
+ *
+ * offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
+ */
+ottla_error_t *ottla_consumer_commit_metadata(const ottla_consumer_t *consumer,
+                                              const ottla_topic_metadata_t *offsets,
+                                              size_t offsets_len,
+                                              int mode);
 
 /**
  * Starts a broker; it serves when this returns.

@@ -16,7 +16,7 @@ use crate::config;
 use crate::error::{c_text, ottla_error_t};
 use crate::handle::{self, Held};
 use crate::log;
-use crate::record::{ottla_topic_offset_t, ottla_topic_partition_t};
+use crate::record::ottla_topic_partition_t;
 use crate::signal::{Deadline, EventFd};
 
 /// Whether a commit waits. Values may be added.
@@ -39,14 +39,14 @@ impl ottla_commit_t {
     }
 }
 
-/// Reads topics, sharing their partitions with the other members of its group. Made by
-/// ottla_consumer_new.
+/// Reads topics, sharing their partitions with the other members of its group, or the partitions that
+/// it is told to: see ottla_consumer_assign. Made by ottla_consumer_new.
 ///
 /// Any thread may use it, but records are meant to be polled for by one at a time: a poll counts as
 /// finished what the poll before it gave.
 #[derive(Debug)]
 pub struct ottla_consumer_t {
-    consumer: Held<Consumer>,
+    pub(crate) consumer: Held<Consumer>,
     ready: Arc<EventFd>,
     woken: AtomicBool,
     /// Names of topics that C was given pointers to.
@@ -81,7 +81,7 @@ impl ottla_consumer_t {
         }
     }
 
-    fn commit(&self, what: Commit<'_>, mode: c_int) -> Result<(), Error> {
+    pub(crate) fn commit(&self, what: Commit<'_>, mode: c_int) -> Result<(), Error> {
         let consumer = self.consumer.get()?;
         match ottla_commit_t::of(mode)? {
             ottla_commit_t::OTTLA_COMMIT_SYNC => consumer.commit(what, consumer.api_timeout()),
@@ -108,7 +108,7 @@ impl ottla_consumer_t {
 /// # Safety
 ///
 /// As of [`array`], and the topics are null or texts.
-unsafe fn partitions(
+pub(crate) unsafe fn partitions(
     first: *const ottla_topic_partition_t,
     len: usize,
 ) -> Result<Vec<TopicPartition>, Error> {
@@ -172,6 +172,52 @@ pub unsafe extern "C" fn ottla_consumer_subscribe(
     })
 }
 
+/// Reads the topics whose whole names match a regular expression, and no others from now on; also
+/// those that come later, from their beginning, as soon as the metadata tell of them
+/// (metadata.max.age.ms). Kafka's internal topics only with exclude.internal.topics=false.
+///
+/// pattern is in the syntax of Rust's crate regex, which is RE2's but for little, and borrowed for the
+/// call. Gives NULL, or an error to be freed: OTTLA_ERR_INVALID_GROUP without group.id,
+/// OTTLA_ERR_INVALID_ARGUMENT for what cannot be read, or grows beyond 1 MiB. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_consumer_subscribe_pattern(
+    consumer: *const ottla_consumer_t,
+    pattern: *const c_char,
+) -> *mut ottla_error_t {
+    guard(|| {
+        // SAFETY: the header asks for NULL or a consumer that is not freed, and for a text.
+        let (consumer, pattern) =
+            unsafe { (handle::borrow(consumer, "consumer")?, text(pattern, "pattern")?) };
+        Ok(consumer.consumer.get()?.subscribe_pattern(pattern)?)
+    })
+}
+
+/// Reads these partitions, and no others from now on, without a group that shares them out; none:
+/// reads nothing. What was read before and is among them is read on from where it stands.
+///
+/// With group.id reading begins at what the group has committed, and commits go there; the group
+/// should have no members, or it refuses them with OTTLA_ERR_COMMIT_FENCED. Without it reading begins
+/// by auto.offset.reset, and commits are refused. No time between polls is too long. A partition that
+/// does not exist yet is waited for, then read from its beginning; a poll whose time is over meanwhile
+/// gives OTTLA_ERR_UNKNOWN_TOPIC.
+///
+/// partitions and its texts are borrowed for the call. Gives NULL, or an error to be freed:
+/// OTTLA_ERR_INVALID_STATE while topics are subscribed to. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_consumer_assign(
+    consumer: *const ottla_consumer_t,
+    partitions: *const ottla_topic_partition_t,
+    partitions_len: usize,
+) -> *mut ottla_error_t {
+    guard(|| {
+        // SAFETY: the header asks for NULL or a consumer that is not freed.
+        let consumer = unsafe { handle::borrow(consumer, "consumer") }?;
+        // SAFETY: the header asks for an array of that length with texts in it.
+        let partitions = unsafe { self::partitions(partitions, partitions_len) }?;
+        Ok(consumer.consumer.get()?.assign(&partitions)?)
+    })
+}
+
 /// The next batch of records, all of one partition. Waits for up to timeout_ms; below 0 without
 /// limit.
 ///
@@ -227,6 +273,20 @@ pub unsafe extern "C" fn ottla_consumer_wakeup(consumer: *const ottla_consumer_t
     });
 }
 
+/// Tells that the program lives while it works longer on what it was given than
+/// max.poll.interval.ms, which counts anew from here. Unlike a poll it finishes nothing. NULL is
+/// legal. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ottla_consumer_keep_alive(consumer: *const ottla_consumer_t) {
+    guard_or((), || {
+        // SAFETY: the header asks for NULL or a consumer that is not freed.
+        let consumer = unsafe { consumer.as_ref() };
+        if let Some(Ok(consumer)) = consumer.map(|consumer| consumer.consumer.get()) {
+            consumer.keep_alive();
+        }
+    });
+}
+
 /// Commits a batch, and all before it in its partition. mode is a value of ottla_commit_t.
 ///
 /// batch is borrowed for the call. Gives NULL, or an error to be freed. Any thread.
@@ -263,31 +323,6 @@ pub unsafe extern "C" fn ottla_consumer_acknowledge(
             unsafe { (handle::borrow(consumer, "consumer")?, handle::borrow(batch, "batch")?) };
         let records = index..index.saturating_add(records);
         Ok(consumer.consumer.get()?.acknowledge_part(batch.core(), records)?)
-    })
-}
-
-/// Commits for each partition the offset from which to read on. mode is a value of ottla_commit_t.
-///
-/// offsets and its texts are borrowed for the call. Gives NULL, or an error to be freed. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ottla_consumer_commit_offsets(
-    consumer: *const ottla_consumer_t,
-    offsets: *const ottla_topic_offset_t,
-    offsets_len: usize,
-    mode: c_int,
-) -> *mut ottla_error_t {
-    guard(|| {
-        // SAFETY: the header asks for NULL or a consumer that is not freed.
-        let consumer = unsafe { handle::borrow(consumer, "consumer") }?;
-        // SAFETY: the header asks for an array of that length.
-        let given = unsafe { array(offsets, offsets_len, "offsets") }?;
-        let mut offsets = Vec::with_capacity(given.len());
-        for (index, given) in given.iter().enumerate() {
-            // SAFETY: the header asks for texts in it.
-            let topic = unsafe { text(given.topic, format_args!("offsets[{index}].topic")) }?;
-            offsets.push((TopicPartition::new(topic, given.partition), given.offset));
-        }
-        Ok(consumer.commit(Commit::Offsets(&offsets), mode)?)
     })
 }
 

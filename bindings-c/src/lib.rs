@@ -9,12 +9,14 @@
 pub mod batch;
 mod boundary;
 pub mod broker;
+pub mod committed;
 mod config;
 pub mod consumer;
 pub mod error;
 pub mod error_code;
 mod handle;
 pub mod log;
+pub mod offsets;
 pub mod producer;
 pub mod record;
 pub mod reports;

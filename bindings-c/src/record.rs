@@ -142,6 +142,47 @@ pub struct ottla_topic_offset_t {
     pub offset: i64,
 }
 
+/// A place in a partition, with what a group keeps beside it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ottla_topic_metadata_t {
+    /// The topic. Borrowed; each function says from whom.
+    pub topic: *const c_char,
+    /// The partition's number.
+    pub partition: i32,
+    /// The leader epoch of the record before the offset; -1 if it is not known.
+    pub leader_epoch: i32,
+    /// The offset from which to read on; -1 if none is committed.
+    pub offset: i64,
+    /// A text of the program's own; NULL is an empty one. Brokers take 4,096 bytes unless they are
+    /// told otherwise (offset.metadata.max.bytes), and no client can send more than 32,767.
+    pub metadata: *const c_char,
+}
+
+/// A time to look for in a partition.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ottla_topic_timestamp_t {
+    /// The topic. Borrowed by the function it is given to, for the call alone.
+    pub topic: *const c_char,
+    /// The partition's number.
+    pub partition: i32,
+    /// Milliseconds since the epoch.
+    pub timestamp: i64,
+}
+
+/// The first record of a time or later.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ottla_offset_timestamp_t {
+    /// Its offset; -1 if there is none.
+    pub offset: i64,
+    /// Its time in milliseconds since the epoch; -1 if there is none.
+    pub timestamp: i64,
+    /// The epoch of the leader that took it; -1 if it is not known.
+    pub leader_epoch: i32,
+}
+
 // SAFETY: the pointers go into the memory of the batch that owns these, which does not change.
 unsafe impl Send for ottla_record_view_t {}
 // SAFETY: the same.

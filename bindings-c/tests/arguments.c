@@ -41,6 +41,31 @@ static void every_handle_may_be_null(void)
     CHECK_ERROR(ottla_consumer_position(NULL, "edges", 0, &offset), BAD, "`consumer` is NULL");
     CHECK_ERROR(ottla_consumer_position(consumer, "edges", 0, NULL), BAD, "`offset` is NULL");
     CHECK_ERROR(ottla_consumer_seek(NULL, "edges", 0, 0), BAD, "`consumer` is NULL");
+    ottla_topic_timestamp_t time = {"edges", 0, 0};
+    ottla_offset_timestamp_t found;
+    ottla_consumer_keep_alive(NULL);
+    CHECK_ERROR(ottla_consumer_subscribe_pattern(NULL, "edges"), BAD, "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_subscribe_pattern(consumer, NULL), BAD, "`pattern` is NULL");
+    CHECK_ERROR(ottla_consumer_assign(NULL, &partition, 1), BAD, "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_beginning_offsets(NULL, &partition, 1, &offset, 0), BAD,
+                "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_end_offsets(consumer, &partition, 1, NULL, 0), BAD,
+                "`offsets` is NULL");
+    CHECK_ERROR(ottla_consumer_offsets_for_times(NULL, &time, 1, &found, 0), BAD,
+                "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_offsets_for_times(consumer, &time, 1, NULL, 0), BAD,
+                "`found` is NULL");
+    CHECK_ERROR(ottla_consumer_seek_before_end(NULL, "edges", 0, 1, 0, &offset), BAD,
+                "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_current_lag(NULL, "edges", 0, &offset), BAD, "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_current_lag(consumer, "edges", 0, NULL), BAD, "`lag` is NULL");
+    ottla_topic_metadata_t row = {"edges", 0, -1, 0, NULL};
+    CHECK(!ottla_consumer_committed(NULL, &partition, 1, 0, &error));
+    CHECK_ERROR(error, BAD, "`consumer` is NULL");
+    CHECK(!ottla_committed_get(NULL, 0));
+    CHECK_ERROR(ottla_consumer_commit_metadata(NULL, &row, 1, 0), BAD, "`consumer` is NULL");
+    CHECK_ERROR(ottla_consumer_commit_metadata(consumer, NULL, 1, 0), BAD, "`offsets` is NULL");
+    ottla_committed_free(NULL);
     CHECK_ERROR(ottla_consumer_pause(NULL, &partition, 1), BAD, "`consumer` is NULL");
     CHECK_ERROR(ottla_consumer_resume(NULL, &partition, 1), BAD, "`consumer` is NULL");
     CHECK_ERROR(ottla_consumer_close(NULL, 0), BAD, "`consumer` is NULL");
@@ -142,6 +167,18 @@ static void odd_topics_are_refused(void)
     CHECK_ERROR(ottla_consumer_pause(consumer, NULL, 1), BAD, "`partitions` is NULL");
     CHECK_ERROR(ottla_consumer_pause(consumer, &partition, SIZE_MAX), BAD, "`partitions` has");
     CHECK_ERROR(ottla_consumer_resume(consumer, &partition, 1), BAD, "`partitions[0].topic` is");
+    int64_t found;
+    ottla_topic_timestamp_t time = {NULL, 0, 0};
+    CHECK_ERROR(ottla_consumer_assign(consumer, &partition, 1), BAD, "`partitions[0].topic` is");
+    CHECK_ERROR(ottla_consumer_assign(consumer, NULL, 1), BAD, "`partitions` is NULL");
+    CHECK_ERROR(ottla_consumer_end_offsets(consumer, &partition, SIZE_MAX, &found, 0), BAD,
+                "`partitions` has");
+    CHECK_ERROR(ottla_consumer_offsets_for_times(consumer, &time, 1, NULL, 0), BAD,
+                "`times[0].topic` is NULL");
+    CHECK_ERROR(ottla_consumer_seek_before_end(consumer, not_utf8, 0, 1, 0, NULL), BAD,
+                "`topic` is not UTF-8");
+    CHECK_ERROR(ottla_consumer_current_lag(consumer, NULL, 0, &found), BAD, "`topic` is NULL");
+    CHECK_ERROR(ottla_consumer_subscribe_pattern(consumer, not_utf8), BAD, "`pattern` is not UTF-8");
     ottla_topic_offset_t place = {NULL, 0, 0};
     CHECK_ERROR(ottla_consumer_commit_offsets(consumer, &place, 1, 0), BAD, "`offsets[0].topic` is");
     CHECK_ERROR(ottla_consumer_commit_offsets(consumer, NULL, 1, 0), BAD, "`offsets` is NULL");
