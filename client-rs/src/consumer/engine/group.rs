@@ -282,6 +282,14 @@ impl Engine {
         };
         let mut untold = Vec::new();
         for (partition, position) in parts {
+            // As long as nothing is known of a topic, another may come under its name unnoticed, in
+            // which that offset is nobody's.
+            let Some(topic) = cx.metadata.cluster().topic(&partition.topic) else {
+                untold.push((partition, position));
+                cx.metadata.request_refresh(cx.now);
+                continue;
+            };
+            self.fetcher.handle_topic(&partition, topic.id);
             match found.get(&partition) {
                 Some(&Some(Committed { offset, leader_epoch, ref metadata })) => {
                     self.face.begin(&partition, position, offset);

@@ -67,9 +67,10 @@ impl TopicIds {
         Self { topics: topics.into(), by_id: by_id.into() }
     }
 
-    /// Whether they still stand for the same topics.
+    /// Whether they still stand for the same topics. Of one whose id was not known, and is now, nobody
+    /// can tell.
     pub(in crate::consumer) fn are_of(&self, cluster: &Cluster) -> bool {
-        self.topics.iter().filter(|(_, id)| !id.is_zero()).all(|(topic, id)| {
+        self.topics.iter().all(|(topic, id)| {
             cluster.topic(topic).is_none_or(|known| known.id.is_zero() || known.id == *id)
         })
     }
@@ -323,4 +324,25 @@ pub(in crate::consumer) fn epochs_found(answer: &Answer) -> Result<EpochAnswer, 
         }));
     }
     Ok(EpochAnswer { parts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::cluster::Topic;
+
+    #[test]
+    fn a_topic_asked_by_its_name_alone_may_be_another_once_its_id_is_known() {
+        let mut cluster = Cluster::default();
+        let asked = [TopicPartition::new("t".into(), 0)];
+        let unknown = TopicIds::of(&asked, &cluster);
+        assert!(unknown.are_of(&cluster), "nothing is known of it still");
+        for (id, is_same) in [(Uuid::ZERO, true), (Uuid([7; 16]), false)] {
+            let (name, partitions) = (Arc::from("t"), Vec::new());
+            let topic = Topic { name, id, error: ErrorCode::NONE, partitions, racks: None };
+            cluster.topics.insert("t".into(), Arc::new(topic));
+            assert_eq!(unknown.are_of(&cluster), is_same, "{id:?}");
+            assert!(TopicIds::of(&asked, &cluster).are_of(&cluster));
+        }
+    }
 }

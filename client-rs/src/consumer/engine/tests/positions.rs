@@ -252,3 +252,19 @@ fn a_topic_that_was_not_shown_at_first_is_not_taken_for_a_new_one() {
     script.append(0, 5);
     assert_eq!(rest(&mut script), (10..15).collect::<Vec<_>>());
 }
+
+#[test]
+fn an_offset_found_while_nothing_was_known_of_the_topic_is_none_of_its_successor() {
+    let mut script = Script::new(&[]);
+    script.append(0, 10);
+    script.committed.insert(0, 5);
+    script.refuse.push_back((ApiKey::Metadata, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    script.subscribe();
+    script.run();
+    assert!(script.refuse.is_empty());
+    script.committed.clear();
+    script.recreate();
+    script.append(0, 10);
+    script.pass(Duration::from_secs(10));
+    assert_eq!(rest(&mut script), (0..10).collect::<Vec<_>>());
+}
