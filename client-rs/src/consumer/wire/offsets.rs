@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_topic_asked_by_its_name_alone_may_be_another_once_its_id_is_known() {
         let mut cluster = Cluster::default();
-        let asked = [TopicPartition::new("t".into(), 0)];
+        let asked = [TopicPartition::new("t", 0)];
         let unknown = TopicIds::of(&asked, &cluster);
         assert!(unknown.are_of(&cluster), "nothing is known of it still");
         for (id, is_same) in [(Uuid::ZERO, true), (Uuid([7; 16]), false)] {
