@@ -165,11 +165,17 @@ impl Membership {
             // It is about to leave, and takes nothing on.
             return;
         }
+        let before = kept.and_then(|kept| kept.identity.generation.checked_add(1));
+        let follows = before == Some(generation);
         if self.is_cooperative() {
+            if !follows && !self.owned.is_empty() {
+                // What it goes on reading it tells at each join; but a static member that is away keeps
+                // its place in a generation of which it knows nothing, and its partitions may not.
+                self.drop_held();
+            }
             return self.assigned_beside(generation, partitions, outdated, now);
         }
-        let before = kept.and_then(|kept| kept.identity.generation.checked_add(1));
-        self.adopt(generation, partitions, before == Some(generation));
+        self.adopt(generation, partitions, follows);
         if outdated {
             self.begin_release(Which::All, Then::Rejoin, now);
         }

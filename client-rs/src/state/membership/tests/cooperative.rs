@@ -69,6 +69,16 @@ fn a_rebalance_upon_a_rebalance_costs_no_partition() {
 }
 
 #[test]
+fn who_has_missed_a_generation_has_lost_all_since_another_may_have_read_it() {
+    let mut one = stable(1, &[0, 1]);
+    one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
+    one.join_and_sync(3, &[1]);
+    assert_eq!(one.events(), [MemberEvent::Lost(Which::All), assigned(3, &[1], true)]);
+    one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
+    assert_eq!(owned(&one.ask().unwrap().1), (vec![1], 3));
+}
+
+#[test]
 fn a_commit_that_comes_too_late_for_its_generation_waits_for_the_next() {
     let mut one = stable(1, &[0]);
     one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
