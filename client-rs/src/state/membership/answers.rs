@@ -148,7 +148,7 @@ impl Membership {
     fn assigned(&mut self, mut joined: Joined, answer: SyncAnswer, now: Instant) {
         let generation = joined.identity.generation;
         let Assigned { mut partitions, basis } = answer.assigned;
-        let outdated =
+        let mut outdated =
             self.is_of_before(&partitions, basis) || joined.subscription != self.subscription;
         // Unsubscribed from while it joined, or while it was away.
         partitions.retain(|partition| self.reads(&partition.topic));
@@ -171,6 +171,8 @@ impl Membership {
             if !follows && !self.owned.is_empty() {
                 // What it goes on reading it tells at each join; but a static member that is away keeps
                 // its place in a generation of which it knows nothing, and its partitions may not.
+                // Who gets those that it claimed and lost is decided once it no longer claims them.
+                outdated |= !not_among(&self.owned, &partitions).is_empty();
                 self.drop_held();
             }
             return self.assigned_beside(generation, partitions, outdated, now);
