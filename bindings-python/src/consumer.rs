@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ottla::{
-    Batch as CoreBatch, Consumer as Core, ConsumerRecord, Error, ErrorKind, TopicPartition,
+    Batch as CoreBatch, Consumer as Core, ConsumerRecord, Error, ErrorKind, OffsetAndMetadata,
+    OffsetAndTimestamp, TopicPartition,
 };
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyTypeError;
@@ -270,12 +271,9 @@ impl Consumer {
         which: Vec<(String, i32)>,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        guard(py, || {
-            let (core, which) = (self.core.get(py)?, partitions(which));
-            let timeout = seconds_or(py, timeout, core.api_timeout())?;
-            let call = core.beginning_offsets_async_within(&which, timeout);
-            told(py, signal, call, timeout, |found| rows(found, |offset| offset))
-        })
+        let call =
+            |core: &Core, within| core.beginning_offsets_async_within(&partitions(which), within);
+        self.look_up(py, signal, timeout, call, |found| rows(found, |offset| offset))
     }
 
     fn _end_offsets(
@@ -285,12 +283,8 @@ impl Consumer {
         which: Vec<(String, i32)>,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        guard(py, || {
-            let (core, which) = (self.core.get(py)?, partitions(which));
-            let timeout = seconds_or(py, timeout, core.api_timeout())?;
-            let call = core.end_offsets_async_within(&which, timeout);
-            told(py, signal, call, timeout, |found| rows(found, |offset| offset))
-        })
+        let call = |core: &Core, within| core.end_offsets_async_within(&partitions(which), within);
+        self.look_up(py, signal, timeout, call, |found| rows(found, |offset| offset))
     }
 
     fn _offsets_for_times(
@@ -300,23 +294,15 @@ impl Consumer {
         times: Vec<((String, i32), i64)>,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        guard(py, || {
-            let core = self.core.get(py)?;
-            let timeout = seconds_or(py, timeout, core.api_timeout())?;
-            let named = |((topic, number), time): ((String, i32), i64)| {
-                (TopicPartition::new(topic, number), time)
-            };
-            let times: Vec<_> = times.into_iter().map(named).collect();
-            let call = core.offsets_for_times_async_within(&times, timeout);
-            told(py, signal, call, timeout, |found| {
-                rows(found, |at| {
-                    at.map(|at| {
-                        let epoch = Some(at.leader_epoch).filter(|&epoch| epoch >= 0);
-                        (at.offset, at.timestamp, epoch)
-                    })
-                })
-            })
-        })
+        let named = |((topic, number), time): ((String, i32), i64)| {
+            (TopicPartition::new(topic, number), time)
+        };
+        let times: Vec<_> = times.into_iter().map(named).collect();
+        let call = |core: &Core, within| core.offsets_for_times_async_within(&times, within);
+        let of = |at: OffsetAndTimestamp| {
+            (at.offset, at.timestamp, Some(at.leader_epoch).filter(|&epoch| epoch >= 0))
+        };
+        self.look_up(py, signal, timeout, call, move |found| rows(found, |at| at.map(of)))
     }
 
     fn _committed(
@@ -326,14 +312,11 @@ impl Consumer {
         which: Vec<(String, i32)>,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        guard(py, || {
-            let (core, which) = (self.core.get(py)?, partitions(which));
-            let timeout = seconds_or(py, timeout, core.api_timeout())?;
-            let call = core.committed_with_metadata_async_within(&which, timeout);
-            told(py, signal, call, timeout, |found| {
-                rows(found, |at| at.map(|at| (at.offset, at.metadata, at.leader_epoch)))
-            })
-        })
+        let call = |core: &Core, within| {
+            core.committed_with_metadata_async_within(&partitions(which), within)
+        };
+        let of = |at: OffsetAndMetadata| (at.offset, at.metadata, at.leader_epoch);
+        self.look_up(py, signal, timeout, call, move |found| rows(found, |at| at.map(of)))
     }
 
     fn _seek_before_end(
@@ -345,12 +328,9 @@ impl Consumer {
         records: u64,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        guard(py, || {
-            let (core, partition) = (self.core.get(py)?, TopicPartition::new(topic, partition));
-            let timeout = seconds_or(py, timeout, core.api_timeout())?;
-            let call = core.seek_before_end_async_within(&partition, records, timeout);
-            told(py, signal, call, timeout, |offset| offset)
-        })
+        let at = TopicPartition::new(topic, partition);
+        let call = |core: &Core, within| core.seek_before_end_async_within(&at, records, within);
+        self.look_up(py, signal, timeout, call, |offset| offset)
     }
 
     fn _pause(&self, py: Python<'_>, which: Vec<(String, i32)>) -> PyResult<()> {
@@ -426,23 +406,32 @@ impl Consumer {
     }
 }
 
-/// Waits for a call that ends by itself when its time is over, or hands it to a loop's signal.
-fn told<T, P>(
-    py: Python<'_>,
-    signal: Option<&Signal>,
-    call: impl Future<Output = Result<T, Error>> + Send + 'static,
-    timeout: Duration,
-    wrap: impl FnOnce(T) -> P + Send + 'static,
-) -> PyResult<Py<PyAny>>
-where
-    T: Send + 'static,
-    P: for<'py> IntoPyObject<'py>,
-{
-    if let Some(signal) = signal {
-        return Pending::new(signal, call, |_, found| Ok(wrap(found))).into_py_any(py);
+impl Consumer {
+    /// A call that looks something up: waited for without a signal, pending with one.
+    fn look_up<F, T, P>(
+        &self,
+        py: Python<'_>,
+        signal: Option<&Signal>,
+        timeout: Option<f64>,
+        call: impl FnOnce(&Core, Duration) -> F,
+        wrap: impl FnOnce(T) -> P + Send + 'static,
+    ) -> PyResult<Py<PyAny>>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+        T: Send + 'static,
+        P: for<'py> IntoPyObject<'py>,
+    {
+        guard(py, || {
+            let core = self.core.get(py)?;
+            let timeout = seconds_or(py, timeout, core.api_timeout())?;
+            let call = call(core, timeout);
+            if let Some(signal) = signal {
+                return Pending::new(signal, call, |_, found| Ok(wrap(found))).into_py_any(py);
+            }
+            let found = wait::finish(py, call, Some(timeout + GRACE), "looking offsets up")?;
+            wrap(found).into_py_any(py)
+        })
     }
-    let found = wait::finish(py, call, Some(timeout + GRACE), "looking offsets up")?;
-    wrap(found).into_py_any(py)
 }
 
 /// What was found of partitions, as tuples.

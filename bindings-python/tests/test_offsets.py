@@ -1,7 +1,6 @@
 """Partitions that a program chooses, where they begin and end, and what is kept beside offsets."""
 
 import asyncio
-import threading
 import time
 
 import ottla
@@ -196,16 +195,18 @@ def test_what_was_committed_is_told_with_what_stands_beside_it(two, consumer):
 
 def test_signs_of_life_keep_what_a_member_has_beyond_its_time(two, consumer):
     def story(times):
-        allowed = 0.5 * times
-        options = {"max_poll_interval": int(allowed * 1000), "auto_commit": False}
-        reader = consumer(two, group=f"{two}-{times}", **options)
-        take(reader, 1)
-        until = time.monotonic() + 3 * allowed
-        while time.monotonic() < until:
-            reader.keep_alive()
-            threading.Event().wait(allowed / 20)
-        kept = reader.assignment()
-        reader.close()
+        options = {"max_poll_interval": int(500 * times), "auto_commit": False}
+        alive = consumer(two, group=f"alive-{two}-{times}", **options)
+        take(alive, 1)
+        alive.keep_alive()
+        silent = consumer(two, group=f"silent-{two}-{times}", **options)
+        take(silent, 1)
+        # Who has read last and says nothing is late; who has read before it would be too.
+        while silent.assignment():
+            alive.keep_alive()
+        kept = alive.assignment()
+        alive.close()
+        silent.close()
         assert len(kept) == 2
 
     given_time(story)

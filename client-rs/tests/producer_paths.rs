@@ -459,7 +459,8 @@ fn who_finds_no_room_while_the_broker_is_away_is_told_why_there_is_none() {
         assert!(error.hint().unwrap().contains("of 65536 bytes"), "{error}");
         assert!(error.source().is_some() && error.to_string().contains(&bootstrap), "{error}");
     }
-    producer.close(Duration::ZERO).ok();
+    producer.close(Duration::ZERO).unwrap();
+    assert!(sent.iter().all(|sent| matches!(sent.result(), Some(Err(_)))), "all have ended");
     drop(away);
 }
 

@@ -216,7 +216,7 @@ fn lz4_encoder() -> FrameEncoder<Vec<u8>> {
 fn high_lz4_encoder(level: i32) -> Result<Encoder<Vec<u8>>, CompressionError> {
     let level = level.clamp(*LZ4_LEVELS.start(), *LZ4_LEVELS.end());
     EncoderBuilder::new()
-        .level(u32::try_from(level).unwrap_or_default())
+        .level(level.unsigned_abs())
         .block_mode(lz4::BlockMode::Independent)
         .block_size(lz4::BlockSize::Max64KB)
         .block_checksum(BlockChecksum::NoBlockChecksum)
