@@ -45,27 +45,30 @@ class Consumer {
     if (!Array.isArray(list) || !list.every((topic) => typeof topic === 'string')) {
       throw new TypeError('topics are given as a list of strings')
     }
-    call(() => this.#native.subscribe(list))
+    this.#leave(() => this.#native.subscribe(list))
   }
 
   /** Reads the topics whose whole names match a regular expression, also those that come later. */
   subscribePattern (pattern) {
     if (typeof pattern !== 'string') throw new TypeError('a pattern of topics is given as a string')
-    call(() => this.#native.subscribePattern(pattern))
+    this.#leave(() => this.#native.subscribePattern(pattern))
   }
 
   /** Reads these partitions, and no others from now on, without a group that shares them out. */
   assign (partitions) {
     const list = pairsOf(partitions)
-    this.#reading.note()
-    call(() => this.#native.assign(list))
-    this.#reading.recheck()
+    this.#leave(() => this.#native.assign(list))
   }
 
   /** Leaves the group, after what is finished was committed, and reads nothing. */
   unsubscribe () {
+    this.#leave(() => this.#native.unsubscribe())
+  }
+
+  /** Reads other partitions: of those that it leaves nothing more of the batch under way is given. */
+  #leave (choose) {
     this.#reading.note()
-    call(() => this.#native.unsubscribe())
+    call(choose)
     this.#reading.recheck()
   }
 

@@ -291,18 +291,25 @@ test('seek moves the position, also back over records of a batch under way', asy
   assert.throws(() => consumer.seek({ topic: 'other', partition: 0 }, 0), { code: 'NotAssigned' })
 })
 
-test('from an unsubscribe on nothing is given, also of a batch under way', async (t) => {
-  const topic = await filled(t, 100)
-  const consumer = place.consumer(t, topic, { autoCommit: false })
-  // As if all of it were done within one millisecond.
-  const clock = t.mock.method(Date, 'now', () => 1)
-  assert.deepEqual(await readValues(consumer, 5), ['v0', 'v1', 'v2', 'v3', 'v4'])
-  consumer.unsubscribe()
-  assert.equal(await consumer.poll({ timeout: 0 }), null)
-  consumer.subscribe(topic)
-  clock.mock.restore()
-  assert.deepEqual(await readValues(consumer, 100), Array.from({ length: 100 }, (_, at) => `v${at}`), 'nothing was committed')
-})
+for (const [what, leave] of [
+  ['an unsubscribe', (consumer) => consumer.unsubscribe()],
+  ['a subscribe to another topic', (consumer) => consumer.subscribe('no-such-topic')],
+  ['a subscribe by another pattern', (consumer) => consumer.subscribePattern('no-such-.*')]
+]) {
+  test(`from ${what} on nothing is given of what was left, also of a batch under way`, async (t) => {
+    const topic = await filled(t, 100)
+    const consumer = place.consumer(t, topic, { autoCommit: false })
+    // As if all of it were done within one millisecond.
+    const clock = t.mock.method(Date, 'now', () => 1)
+    assert.deepEqual(await readValues(consumer, 5), ['v0', 'v1', 'v2', 'v3', 'v4'])
+    leave(consumer)
+    assert.equal(await consumer.poll({ timeout: 0 }), null)
+    consumer.unsubscribe()
+    consumer.subscribe(topic)
+    clock.mock.restore()
+    assert.deepEqual(await readValues(consumer, 100), Array.from({ length: 100 }, (_, at) => `v${at}`), 'nothing was committed')
+  })
+}
 
 test('a list of records is not one of offsets, and nothing of it is committed', async (t) => {
   const topic = await filled(t, 3)

@@ -38,7 +38,7 @@ mod take;
 mod wishes;
 
 pub(super) use assigning::Assigned;
-use assigning::Chooser;
+use assigning::{Chooser, Wanted};
 use finished::Finished;
 use part::Part;
 pub(super) use places::Renewed;
@@ -181,6 +181,7 @@ struct Handed {
 struct Inner {
     ids: u64,
     chooser: Chooser,
+    wanted: Wanted,
     parts: HashMap<TopicPartition, Part>,
     ready: VecDeque<TopicPartition>,
     faults: VecDeque<Error>,

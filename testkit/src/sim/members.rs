@@ -12,7 +12,7 @@ use ottla::{
 use super::clock;
 use super::groups::Group;
 use super::listener::Listener;
-use super::plan::{Committing, FLEETING, MemberPlan, Taking, topics};
+use super::plan::{Committing, FLEETING, MemberPlan, Taking};
 use super::tap::{Place, place};
 use super::world::{ADDRESS, World};
 
@@ -101,6 +101,8 @@ pub(crate) struct Member {
     pub(crate) seat: (usize, u64),
     pub(crate) listener: Option<Listener>,
     pub(crate) is_fenced: Cell<bool>,
+    /// The one topic that it has subscribed to; none for all.
+    pub(crate) reads: Cell<Option<&'static str>>,
 }
 
 impl Member {
@@ -139,15 +141,10 @@ impl Member {
             seat,
             listener,
             is_fenced: Cell::new(false),
+            reads: Cell::new(None),
         };
         member.subscribe();
         Ok(member)
-    }
-
-    /// Reads all topics.
-    pub(crate) fn subscribe(&self) {
-        let topics: Vec<&str> = topics().map(|(topic, _)| topic).collect();
-        self.must("subscribe", self.consumer.subscribe(&topics));
     }
 
     async fn run(&mut self) -> End {
@@ -295,6 +292,9 @@ impl Member {
         let own = self.consumer.assignment();
         if !own.iter().any(|own| (&*own.topic, own.partition) == place) {
             self.finding(format!("{place:?} is delivered at {offset}, and not this member's"));
+        }
+        if self.reads.get().is_some_and(|topic| topic != place.0) {
+            self.finding(format!("{place:?} is delivered at {offset}, and its topic was left"));
         }
         if self.listener.as_ref().is_some_and(|listener| !listener.holds(place.0, place.1)) {
             self.finding(format!(

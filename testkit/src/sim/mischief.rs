@@ -4,7 +4,7 @@ use ottla::TopicPartition;
 
 use super::clock;
 use super::members::{CLOSE, End, GRACE, Member};
-use super::plan::{FLEETING, TOPICS};
+use super::plan::{FLEETING, TOPICS, topics};
 use super::tap::{Place, place};
 
 impl Member {
@@ -78,11 +78,21 @@ impl Member {
         self.subscribe();
     }
 
+    /// Reads all topics.
+    pub(crate) fn subscribe(&self) {
+        let topics: Vec<&str> = topics().map(|(topic, _)| topic).collect();
+        self.reads.set(None);
+        self.must("subscribe", self.consumer.subscribe(&topics));
+    }
+
     fn read_others(&self) {
         self.world.sometimes("a member reads other topics");
         let number = self.world.dice.borrow_mut().pick(&[0, 0, 1, 2]);
         match TOPICS.get(number) {
-            Some((topic, _)) => self.must("subscribe", self.consumer.subscribe(&[topic])),
+            Some((topic, _)) => {
+                self.reads.set(Some(topic));
+                self.must("subscribe", self.consumer.subscribe(&[topic]));
+            }
             None => self.subscribe(),
         }
     }

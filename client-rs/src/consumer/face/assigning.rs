@@ -1,6 +1,9 @@
 //! Who chooses a consumer's partitions: its group, or the program itself.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use regex::Regex;
 
 use super::{Command, Face, Inner, Marks, Part};
 use crate::error::{Error, ErrorKind};
@@ -19,6 +22,34 @@ pub(super) enum Chooser {
     Program,
 }
 
+/// The topics that the program wants of its group.
+#[derive(Debug, Default)]
+pub(super) enum Wanted {
+    /// Whichever it is given.
+    #[default]
+    All,
+    Named(BTreeSet<Arc<str>>),
+    Matching(Regex),
+}
+
+impl Wanted {
+    fn by(command: &Command) -> Self {
+        match command {
+            Command::Subscribe(names) => Self::Named(names.iter().cloned().collect()),
+            Command::SubscribePattern(pattern) => Self::Matching((**pattern).clone()),
+            _ => Self::All,
+        }
+    }
+
+    pub(super) fn has(&self, topic: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(topic),
+            Self::Matching(pattern) => pattern.is_match(topic),
+        }
+    }
+}
+
 /// What an assignment by the program changes.
 #[derive(Debug)]
 pub(in crate::consumer) struct Assigned {
@@ -33,7 +64,8 @@ pub(in crate::consumer) struct Assigned {
 }
 
 impl Face {
-    /// Has the group choose; refused while the program does.
+    /// Has the group choose; refused while the program does. Of other topics nothing is given out any
+    /// more, from this call on.
     pub(in crate::consumer) fn subscribe(&self, command: Command) -> Result<(), Error> {
         let mut inner = self.lock();
         if let Some(error) = inner.refusal() {
@@ -43,8 +75,12 @@ impl Face {
             return Err(not_both("assigned partitions", "subscribe to topics"));
         }
         inner.chooser = Chooser::Group;
+        inner.wanted = Wanted::by(&command);
+        let left = inner.parts.keys().filter(|at| !inner.wanted.has(&at.topic));
+        let left = Which::These(left.cloned().collect());
+        inner.hold(&left);
         inner.commands.push(command);
-        drop(inner);
+        Self::announce(inner);
         self.wake.wake();
         Ok(())
     }

@@ -18,7 +18,9 @@ impl Face {
         let mut inner = self.lock();
         let taken = inner.chooser != Chooser::Program;
         if taken {
-            inner.parts.insert(partition, Part::new(lease, position));
+            // Of topics that the program has left meanwhile nothing is given out.
+            let held = !inner.wanted.has(&partition.topic);
+            inner.parts.insert(partition, Part { held, ..Part::new(lease, position) });
         }
         taken
     }
@@ -50,8 +52,8 @@ impl Face {
     /// A partition that was held stays with this member.
     pub(in crate::consumer) fn release(&self, partition: &TopicPartition) {
         let mut inner = self.lock();
-        // Unless nothing is to be read any more, and the group is not left yet.
-        let wanted = inner.chooser != Chooser::Nobody;
+        // Unless it is not to be read any more, and the group does not know that yet.
+        let wanted = inner.chooser != Chooser::Nobody && inner.wanted.has(&partition.topic);
         if let Some(part) = inner.parts.get_mut(partition).filter(|_| wanted) {
             part.held = false;
         }

@@ -295,3 +295,40 @@ fn what_was_assigned_is_read_under_a_new_leader_and_when_the_topic_is_made_anew(
     assert_eq!(all(&mut script), [0, 1, 2, 3]);
     assert_eq!(script.face.stats().resets, 2);
 }
+
+/// Whoever subscribes to other topics works on those from then on, whether or not the group knows.
+#[test]
+fn what_is_subscribed_to_no_longer_is_not_given_out_though_it_is_ready() {
+    let others: [fn() -> Command; 2] = [
+        || Command::Subscribe(vec!["u".into()]),
+        || Command::SubscribePattern(Box::new(regex::Regex::new("^(?:u.*)$").unwrap())),
+    ];
+    for other in others {
+        let mut script = Script::reading(&[]);
+        script.append(0, 30);
+        script.release_held();
+        script.run();
+        assert_eq!(script.offsets(5), (0..5).collect::<Vec<_>>());
+        script.face.subscribe(other()).unwrap();
+        assert!(script.face.take(&OneRecord, Duration::ZERO, |_| ()).unwrap().is_none());
+        assert!(script.face.take(&OneRecord, Duration::ZERO, |_| ()).unwrap().is_none());
+        script.pass(Duration::from_secs(3));
+        assert!(script.take(30).is_none(), "{:?}", script.seen);
+    }
+}
+
+#[test]
+fn who_comes_back_to_a_topic_before_the_group_knows_reads_it_on() {
+    let mut script = Script::reading(&[]);
+    script.append(0, 30);
+    script.release_held();
+    script.run();
+    assert_eq!(script.offsets(5), (0..5).collect::<Vec<_>>());
+    for topic in ["u", "t"] {
+        script.face.subscribe(Command::Subscribe(vec![topic.into()])).unwrap();
+    }
+    // The next poll finishes what is in hand, which the group waits for.
+    assert_eq!(script.offsets(30), Vec::<i64>::new());
+    script.pass(Duration::from_secs(3));
+    assert_eq!(script.offsets(30), (5..30).collect::<Vec<_>>());
+}
