@@ -231,16 +231,15 @@ static void what_was_committed_is_told_with_what_stands_beside_it(void)
     end(consumer);
 }
 
-static ottla_consumer_t *begun_in(const char *group, int allowed)
+static void begin_in(const char *group, int allowed, ottla_consumer_t **begun)
 {
     const char *topic = "alive";
     char options[96];
     snprintf(options, sizeof options, "group.id=%s-%d;max.poll.interval.ms=%d", group, allowed,
              allowed);
-    ottla_consumer_t *consumer = consumer_of(options);
-    CHECK_OK(ottla_consumer_subscribe(consumer, &topic, 1));
-    CHECK(next_offset(consumer) == 0);
-    return consumer;
+    *begun = consumer_of(options);
+    CHECK_OK(ottla_consumer_subscribe(*begun, &topic, 1));
+    CHECK(next_offset(*begun) == 0);
 }
 
 static void signs_of_life_keep_what_a_member_has_beyond_its_time(void)
@@ -248,9 +247,10 @@ static void signs_of_life_keep_what_a_member_has_beyond_its_time(void)
     make("alive");
     /* A slow machine may not come to them in time: then with longer ones. */
     for (int allowed = 500; allowed <= 32000; allowed *= 4) {
-        ottla_consumer_t *alive = begun_in("alive", allowed);
+        ottla_consumer_t *alive, *silent;
+        begin_in("alive", allowed, &alive);
         ottla_consumer_keep_alive(alive);
-        ottla_consumer_t *silent = begun_in("silent", allowed);
+        begin_in("silent", allowed, &silent);
         /* Who has read last and says nothing is late; who has read before it would be too. */
         while (ottla_consumer_assignment(silent, NULL, 0) > 0) {
             ottla_consumer_keep_alive(alive);
