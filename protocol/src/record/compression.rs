@@ -198,7 +198,7 @@ impl Codec {
     /// The codec at a level; `Level` if it is neither in its range nor its default.
     ///
     /// Lz4 is fast at 9, its default, and at each other level takes more time and less room, as in
-    /// Kafka [Lz4BlockOutputStream]: levels below 2 compress as 2, those above 12 as 12.
+    /// Kafka (`Lz4BlockOutputStream`): levels below 2 compress as 2, those above 12 as 12.
     pub fn with_level(compression: Compression, level: i32) -> Result<Self, CompressionError> {
         let ranged = compression.levels().is_some_and(|levels| levels.contains(&level));
         if ranged || compression.default_level() == Some(level) {
