@@ -286,6 +286,8 @@ impl Membership {
         }
         match then {
             Then::Rejoin => self.stage = Stage::Unjoined { retry_at: now },
+            // There is nobody to say goodbye to, and no answer to a join that would bring a name.
+            then if self.member_id.is_empty() => self.left(then, now),
             then => self.leave(then, now),
         }
     }

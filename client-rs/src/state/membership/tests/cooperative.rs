@@ -110,6 +110,27 @@ fn a_member_the_group_forgot_loses_all_that_it_went_on_reading() {
 }
 
 #[test]
+fn who_is_forgotten_while_it_is_about_to_leave_comes_back_as_a_new_member() {
+    let mut one = stable(1, &[0]);
+    one.beat(ErrorCode::REBALANCE_IN_PROGRESS);
+    let (token, _) = one.ask().unwrap();
+    one.member.handle_join(token, Ok(joined(ErrorCode::NONE, "m1", 2)), one.now);
+    let (token, _) = one.ask().unwrap();
+    one.member.subscribe(Vec::new(), one.now);
+    assert_eq!(one.events(), [MemberEvent::Release(Which::All)], "what is in hand is waited for");
+    one.member.subscribe(vec!["t".into()], one.now);
+    let answer = synced(ErrorCode::NOT_COORDINATOR, &[]);
+    one.member.handle_sync(token, Ok(answer), one.now);
+    one.events();
+    let (token, _) = one.ask().expect("it is a member until that is done");
+    one.member.handle_join(token, Ok(joined(ErrorCode::UNKNOWN_MEMBER_ID, "", -1)), one.now);
+    assert_eq!(one.events(), [MemberEvent::Lost(Which::All)]);
+    let (_, ask) = one.ask().expect("no answer is waited for that has come");
+    let MemberAsk::Join { member_id, .. } = &ask else { panic!("{ask:?}") };
+    assert_eq!((member_id.as_str(), owned(&ask)), ("", (vec![], -1)));
+}
+
+#[test]
 fn topics_unsubscribed_from_are_given_up_before_the_join() {
     let mut one = stable(1, &[0]);
     one.member.subscribe(vec!["t".into(), "u".into()], one.now);
