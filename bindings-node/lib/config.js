@@ -5,6 +5,11 @@ const { errorOf } = require('./error')
 /** Longest time of a timer of Node's; what is longer is as good as no limit. */
 const TIMER_MAX = 0x7fffffff
 
+/** Options of calls that wait, of those that wait for a time, and of those that end a client. */
+const WAIT = new Set(['signal'])
+const TIMED = new Set(['timeout', 'signal'])
+const CLOSE = new Set(['timeout'])
+
 /** How a value stands in the table of options, which checks it. */
 function text (name, value) {
   switch (typeof value) {
@@ -41,10 +46,19 @@ function brokerPairs (options, own) {
   return pairs(options, own).map(([name, value]) => [dotted(name).replaceAll('_', '.'), value])
 }
 
-/** The options of a call, as an object: a bare number would be passed over, and a wait have no end. */
-function asObject (options) {
+/**
+ * The options of a call, as an object, with names out of `known` alone. What was passed over would be
+ * lost: a bare number or a misspelt `timeout` makes a wait without an end, a misspelt `key` a record
+ * without one.
+ */
+function asObject (options, known) {
   if (typeof options !== 'object' || options === null) {
     throw new TypeError(`options are given as an object, such as { timeout: 1000 }, not ${String(options)}`)
+  }
+  for (const name in options) {
+    if (!known.has(name) && options[name] !== undefined) {
+      throw new TypeError(`there is no \`${name}\` here, but ${Array.from(known).join(', ')}`)
+    }
   }
   return options
 }
@@ -67,4 +81,4 @@ function whole (name, number, least, otherwise) {
   return number
 }
 
-module.exports = { TIMER_MAX, pairs, brokerPairs, asObject, millis, whole }
+module.exports = { TIMER_MAX, WAIT, TIMED, CLOSE, pairs, brokerPairs, asObject, millis, whole }

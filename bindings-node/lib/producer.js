@@ -6,7 +6,7 @@ const { Pump } = require('./pump')
 const { wantLog } = require('./log')
 const { takePacker, putBackPacker, isBytes, largeValue } = require('./pack')
 const { Delivery, SendReport } = require('./delivery')
-const { TIMER_MAX, pairs, asObject, millis } = require('./config')
+const { TIMER_MAX, WAIT, TIMED, CLOSE, pairs, asObject, millis } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf, toError } = require('./error')
 
@@ -18,22 +18,13 @@ const EXIT_MS = 5000
 /** Longer than the name of any topic. */
 const NAME_MAX = 250
 const NO_OPTIONS = Object.freeze({})
+const PUSH = new Set(['key', 'headers', 'partition', 'timestamp'])
+const SEND = new Set([...PUSH, 'signal'])
+const ROW = new Set([...PUSH, 'value'])
 
 // Producers with records that nobody waits for: they are flushed before the process ends.
 const unflushed = new Set()
 let flushesAtExit = false
-
-async function flushAll () {
-  const flushed = Array.from(unflushed, async (producer) => {
-    try {
-      await producer.flush({ timeout: EXIT_MS })
-    } catch (error) {
-      process.emitWarning(error)
-    }
-  })
-  unflushed.clear()
-  await Promise.all(flushed)
-}
 
 /** Sends records to topics. */
 class Producer extends EventEmitter {
@@ -81,7 +72,7 @@ class Producer extends EventEmitter {
     let slot
     let signal
     try {
-      signal = asObject(options).signal === undefined ? undefined : checked(options.signal)
+      signal = asObject(options, SEND).signal === undefined ? undefined : checked(options.signal)
       this.#check(topic)
       const large = pack(packer, value, options)
       const number = this.#number(topic)
@@ -104,7 +95,7 @@ class Producer extends EventEmitter {
     const packer = takePacker()
     try {
       this.#check(topic)
-      const large = pack(packer, value, asObject(options))
+      const large = pack(packer, value, asObject(options, PUSH))
       const number = this.#number(topic)
       const slot = large === undefined
         ? this.#push(number, packer.numbers, packer.bytes)
@@ -121,14 +112,14 @@ class Producer extends EventEmitter {
 
   /** Resolves when there is room again. */
   async drain (options = NO_OPTIONS) {
-    const signal = checked(asObject(options).signal)
+    const signal = checked(asObject(options, WAIT).signal)
     const number = call(() => this.#native.room(0))
     await abortable(signal, this.#pump.call(number), () => this.#pump.forget(number))
   }
 
   /** Sends many records; resolves with a report on each. */
   async sendMany (topic, rows, options = NO_OPTIONS) {
-    const signal = checked(asObject(options).signal)
+    const signal = checked(asObject(options, WAIT).signal)
     const list = listOf(rows)
     this.#check(topic)
     if (list.length === 0) {
@@ -162,9 +153,20 @@ class Producer extends EventEmitter {
 
   /** Sends all at once, and resolves when each record is delivered or has failed. */
   async flush (options = NO_OPTIONS) {
-    const signal = checked(asObject(options).signal)
+    const signal = checked(asObject(options, TIMED).signal)
     const timeout = millis('timeout', options.timeout, Infinity)
     this.#setClean()
+    try {
+      await this.#flush(timeout, signal)
+    } catch (error) {
+      // Something may be left of what nobody waits for.
+      if (this.#closing === undefined) this.#setDirty()
+      throw error
+    }
+    this.#raiseUnheard()
+  }
+
+  async #flush (timeout, signal) {
     let number
     const cancel = () => {
       if (number !== undefined) this.#pump.forget(number)
@@ -179,12 +181,11 @@ class Producer extends EventEmitter {
       cancel()
       return errorOf('Timeout', text)
     }), cancel)
-    this.#raiseUnheard()
   }
 
   /** Delivers what there is, and ends; rejects if records were lost that nobody waited for. */
   async close (options = NO_OPTIONS) {
-    const timeout = millis('timeout', asObject(options).timeout)
+    const timeout = millis('timeout', asObject(options, CLOSE).timeout)
     this.#closing ??= this.#close(timeout)
     await this.#closing
   }
@@ -361,11 +362,23 @@ class Producer extends EventEmitter {
     if (unheard !== undefined) throw unheard
   }
 
+  static async #flushAll () {
+    await Promise.all(Array.from(unflushed, async (producer) => {
+      try {
+        await producer.flush({ timeout: EXIT_MS })
+      } catch (error) {
+        // Once: the process would ask again for as long as something is left.
+        producer.#setClean()
+        process.emitWarning(error)
+      }
+    }))
+  }
+
   #setDirty () {
     this.#dirty = true
     if (!flushesAtExit) {
       flushesAtExit = true
-      process.on('beforeExit', flushAll)
+      process.on('beforeExit', Producer.#flushAll)
     }
     unflushed.add(this)
   }
@@ -418,6 +431,7 @@ function addRow (packer, row) {
   } else if (Array.isArray(row)) {
     packer.add(row[0], row[1], null)
   } else {
+    asObject(row, ROW)
     packer.add(row.key, row.value, row.headers, row.partition, row.timestamp)
   }
 }

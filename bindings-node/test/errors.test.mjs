@@ -60,6 +60,31 @@ test('options of a call that are no object are refused, and nothing is done', as
   assert.equal((await consumer.poll()).value.toString(), 'first')
 })
 
+test('a misspelt option of a call is refused, and nothing is done', async (t) => {
+  const topic = await place.topic()
+  const [producer, consumer] = [place.producer(t), place.consumer(t, topic)]
+  const bad = { timout: 5 }
+  const calls = [
+    () => producer.send(topic, 'v', bad), () => producer.send(topic, 'v', { value: 'v' }),
+    () => producer.sendMany(topic, ['v'], bad), () => producer.drain(bad), () => producer.flush(bad),
+    () => producer.close(bad), () => consumer.poll(bad), () => consumer.commit(undefined, bad),
+    () => consumer.committed([], bad), () => consumer.committedWithMetadata([], bad),
+    () => consumer.beginningOffsets([], bad), () => consumer.endOffsets([], bad),
+    () => consumer.offsetsForTimes([], bad), () => consumer.seekBeforeEnd({ topic, partition: 0 }, 1, bad),
+    () => consumer.close(bad), () => place.broker.createTopic(`${topic}-other`, bad),
+    () => place.broker.stop(bad)
+  ]
+  for (const call of calls) {
+    await assert.rejects(call, { name: 'TypeError', message: /no `(timout|value)` here, but [a-z]/ }, String(call))
+  }
+  assert.throws(() => producer.push(topic, 'v', { kye: 'k' }), /no `kye` here, but key, headers/)
+  assert.throws(() => consumer.batches({ maxRecord: 5 }), /no `maxRecord` here, but maxRecords/)
+  const report = await producer.sendMany(topic, [{ val: 'v' }, { key: 'k', value: 'first', topic: undefined }])
+  assert.match(report.errors.get(0).message, /no `val` here, but/)
+  assert.equal(report.errors.size, 1)
+  assert.equal((await consumer.poll()).value.toString(), 'first')
+})
+
 test('options have short, long, dotted and camel-case names', () => {
   for (const name of ['linger', 'lingerMs', 'linger.ms', 'linger_ms']) {
     assert.ok(new Producer({ 'bootstrap.servers': ['a:1', 'b:2'], [name]: 5 }))

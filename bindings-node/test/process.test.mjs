@@ -71,6 +71,22 @@ test('pushed records that cannot be delivered are told when the process ends', a
   assert.equal(status, 0)
 })
 
+test('what a flush that was given up left is told as well', async () => {
+  const { status, out, err } = await runProgram(`
+    import { Producer } from 'ottla'
+    const options = { deliveryTimeout: 300, requestTimeout: 200, maxBlock: 300, linger: 0 }
+    const producer = new Producer({ bootstrapServers: '127.0.0.1:1', ...options })
+    producer.push('t', 'v')
+    const giveUp = new AbortController()
+    const flushed = producer.flush({ signal: giveUp.signal })
+    giveUp.abort('enough')
+    console.log(await flushed.catch((reason) => reason))
+  `)
+  assert.equal(out, 'enough')
+  assert.match(err, /not delivered/)
+  assert.equal(status, 0)
+})
+
 test('records flow while every libuv thread is blocked', async () => {
   // Opening a named pipe blocks its thread until somebody opens the other end.
   const { status, out, err } = await runProgram(`
