@@ -1,6 +1,8 @@
-//! `cargo xtask test quickstart`: the first program of each language, as a user would run it.
+//! `cargo xtask test quickstart`: the first programs of each language, as a user would run them.
 //!
 //! Each is copied into an empty folder and finds nothing but the package that was built for users.
+
+mod readme;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,19 +19,26 @@ use crate::workspace::{Scratch, Workspace, copy};
 const LIMIT: Duration = Duration::from_mins(1);
 
 type Program = fn(&Workspace) -> Done;
-const LANGUAGES: &[(&str, Program)] =
-    &[("rust", rust), ("python", python), ("node", node), ("c", c)];
+const PROGRAMS: &[(&str, Program)] = &[
+    ("quickstart in rust", rust),
+    ("quickstart in python", python),
+    ("quickstart in node", node),
+    ("quickstart in c", c),
+    ("README in rust", readme::rust),
+    ("README in python", readme::python),
+    ("README in node", readme::node),
+    ("README in c", readme::c),
+];
 
 pub(crate) fn run(workspace: &Workspace) -> Count {
     let mut total = Count::default();
-    for (language, program) in LANGUAGES {
-        let name = format!("quickstart in {language}");
+    for (name, program) in PROGRAMS {
         match program(workspace) {
             Err(stop @ Stop::Missing { .. }) if !in_ci() => {
                 println!("skipped {name}: {stop}");
                 total.skipped += 1;
             }
-            outcome => total += Count::check(&name, outcome.map_err(|stop| stop.to_string())),
+            outcome => total += Count::check(name, outcome.map_err(|stop| stop.to_string())),
         }
     }
     total
