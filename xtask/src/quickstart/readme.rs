@@ -19,7 +19,7 @@ use crate::workspace::{Workspace, read, write};
 type Stories = [(&'static str, &'static [&'static str])];
 
 const IN_PYTHON: &Stories = &[
-    ("README.md", &["orders ", "b'k' b'fire and forget' 0", "None b'awaited'"]),
+    ("README.md", &["orders 2 1", "b'k' b'fire and forget' 0", "b'k' b'awaited' 1"]),
     ("bindings-python/README.md", &["b'v'", "b'w'", "b'a'", "b'b'"]),
 ];
 const IN_NODE: &Stories = &[
