@@ -3,7 +3,7 @@
 const native = require('./native')
 const { Pump } = require('./pump')
 const { wantLog } = require('./log')
-const { CLOSE, brokerPairs, asObject, millis, whole } = require('./config')
+const { CLOSE, brokerPairs, onlyKnown, millis, whole } = require('./config')
 const { call, errorOf } = require('./error')
 
 const NO_OPTIONS = Object.freeze({})
@@ -56,14 +56,14 @@ class Broker {
   /** Creates a topic; it can be produced to when this resolves. */
   async createTopic (name, options = NO_OPTIONS) {
     if (typeof name !== 'string') throw new TypeError('the name of a topic is a string')
-    const partitions = whole('partitions', asObject(options, TOPIC_OPTIONS).partitions, 1, 1)
+    const partitions = whole('partitions', onlyKnown(options, TOPIC_OPTIONS).partitions, 1, 1)
     if (this.#stopping !== undefined) throw errorOf('Closed', 'the broker is stopped')
     await this.#call(() => this.#native.createTopic(name, partitions))
   }
 
   /** Stops it: answers what is open, flushes and closes the logs. A second call does nothing. */
   async stop (options = NO_OPTIONS) {
-    const timeout = millis('timeout', asObject(options, CLOSE).timeout, native.brokerStopTimeout())
+    const timeout = millis('timeout', onlyKnown(options, CLOSE).timeout, native.brokerStopTimeout())
     this.#stopping ??= this.#stop(timeout)
     await this.#stopping
   }

@@ -51,7 +51,7 @@ function brokerPairs (options, own) {
  * lost: a bare number or a misspelt `timeout` makes a wait without an end, a misspelt `key` a record
  * without one.
  */
-function asObject (options, known) {
+function onlyKnown (options, known) {
   if (typeof options !== 'object' || options === null) {
     throw new TypeError(`options are given as an object, such as { timeout: 1000 }, not ${String(options)}`)
   }
@@ -81,4 +81,4 @@ function whole (name, number, least, otherwise) {
   return number
 }
 
-module.exports = { TIMER_MAX, WAIT, TIMED, CLOSE, pairs, brokerPairs, asObject, millis, whole }
+module.exports = { TIMER_MAX, WAIT, TIMED, CLOSE, pairs, brokerPairs, onlyKnown, millis, whole }

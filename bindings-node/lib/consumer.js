@@ -6,7 +6,7 @@ const { wantLog } = require('./log')
 const { Reading } = require('./reading')
 const { Batch, ConsumerRecord } = require('./record')
 const { partitionOf, timeOf } = require('./pack')
-const { WAIT, TIMED, CLOSE, pairs, asObject, millis, whole } = require('./config')
+const { WAIT, TIMED, CLOSE, pairs, onlyKnown, millis, whole } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf } = require('./error')
 
@@ -75,7 +75,7 @@ class Consumer {
 
   /** The next record; null if the time is over before one comes. */
   async poll (options = NO_OPTIONS) {
-    const signal = checked(asObject(options, TIMED).signal)
+    const signal = checked(onlyKnown(options, TIMED).signal)
     const timeout = millis('timeout', options.timeout, Infinity)
     return (await this.#reading.next({ timeout, signal })) ?? null
   }
@@ -87,7 +87,7 @@ class Consumer {
 
   /** The same in batches of one partition, of so many records at most. */
   batches (options = NO_OPTIONS) {
-    const records = whole('maxRecords', asObject(options, BATCHES).maxRecords, 1, Infinity)
+    const records = whole('maxRecords', onlyKnown(options, BATCHES).maxRecords, 1, Infinity)
     return this.#iterate({ records, signal: checked(options.signal) })
   }
 
@@ -128,7 +128,7 @@ class Consumer {
    * that was given so far. Resolves when the group's coordinator has it.
    */
   async commit (what, options = NO_OPTIONS) {
-    const signal = checked(asObject(options, WAIT).signal)
+    const signal = checked(onlyKnown(options, WAIT).signal)
     const number = call(() => this.#commit(what, {
       batch: (handle, end) => this.#native.commitBatch(handle, end),
       offsets: (...places) => this.#native.commitOffsets(...places),
@@ -188,7 +188,7 @@ class Consumer {
 
   /** What the group has committed for these partitions; null for none. */
   async committed (partitions, options = NO_OPTIONS) {
-    const signal = checked(asObject(options, WAIT).signal)
+    const signal = checked(onlyKnown(options, WAIT).signal)
     const number = call(() => this.#native.committed(partitions.map(partitionPair)))
     const forget = () => this.#pump.forget(number)
     const { offsets } = await abortable(signal, this.#pump.call(number), forget)
@@ -255,7 +255,7 @@ class Consumer {
 
   /** Starts a call with its time; what it found. */
   async #lookUp (options, start, before) {
-    const signal = checked(asObject(options, TIMED).signal)
+    const signal = checked(onlyKnown(options, TIMED).signal)
     const timeout = millis('timeout', options.timeout, this.#native.apiTimeout)
     const number = call(() => start(timeout))
     return await abortable(signal, this.#pump.call(number, before), () => this.#pump.forget(number))
@@ -314,7 +314,7 @@ class Consumer {
 
   /** Commits what is finished, leaves the group, and ends. A loop over the records ends, too. */
   async close (options = NO_OPTIONS) {
-    const timeout = millis('timeout', asObject(options, CLOSE).timeout)
+    const timeout = millis('timeout', onlyKnown(options, CLOSE).timeout)
     this.#closing ??= this.#close(timeout)
     await this.#closing
   }

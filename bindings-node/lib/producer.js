@@ -6,7 +6,7 @@ const { Pump } = require('./pump')
 const { wantLog } = require('./log')
 const { takePacker, putBackPacker, isBytes, largeValue } = require('./pack')
 const { Delivery, SendReport } = require('./delivery')
-const { TIMER_MAX, WAIT, TIMED, CLOSE, pairs, asObject, millis } = require('./config')
+const { TIMER_MAX, WAIT, TIMED, CLOSE, pairs, onlyKnown, millis } = require('./config')
 const { checked, abortable } = require('./abort')
 const { call, errorOf, toError } = require('./error')
 
@@ -72,7 +72,7 @@ class Producer extends EventEmitter {
     let slot
     let signal
     try {
-      signal = asObject(options, SEND).signal === undefined ? undefined : checked(options.signal)
+      signal = onlyKnown(options, SEND).signal === undefined ? undefined : checked(options.signal)
       this.#check(topic)
       const large = pack(packer, value, options)
       const number = this.#number(topic)
@@ -95,7 +95,7 @@ class Producer extends EventEmitter {
     const packer = takePacker()
     try {
       this.#check(topic)
-      const large = pack(packer, value, asObject(options, PUSH))
+      const large = pack(packer, value, onlyKnown(options, PUSH))
       const number = this.#number(topic)
       const slot = large === undefined
         ? this.#push(number, packer.numbers, packer.bytes)
@@ -112,14 +112,14 @@ class Producer extends EventEmitter {
 
   /** Resolves when there is room again. */
   async drain (options = NO_OPTIONS) {
-    const signal = checked(asObject(options, WAIT).signal)
+    const signal = checked(onlyKnown(options, WAIT).signal)
     const number = call(() => this.#native.room(0))
     await abortable(signal, this.#pump.call(number), () => this.#pump.forget(number))
   }
 
   /** Sends many records; resolves with a report on each. */
   async sendMany (topic, rows, options = NO_OPTIONS) {
-    const signal = checked(asObject(options, WAIT).signal)
+    const signal = checked(onlyKnown(options, WAIT).signal)
     const list = listOf(rows)
     this.#check(topic)
     if (list.length === 0) {
@@ -153,14 +153,15 @@ class Producer extends EventEmitter {
 
   /** Sends all at once, and resolves when each record is delivered or has failed. */
   async flush (options = NO_OPTIONS) {
-    const signal = checked(asObject(options, TIMED).signal)
+    const signal = checked(onlyKnown(options, TIMED).signal)
     const timeout = millis('timeout', options.timeout, Infinity)
+    const dirty = this.#dirty
     this.#setClean()
     try {
       await this.#flush(timeout, signal)
     } catch (error) {
       // Something may be left of what nobody waits for.
-      if (this.#closing === undefined) this.#setDirty()
+      if (dirty && this.#closing === undefined) this.#setDirty()
       throw error
     }
     this.#raiseUnheard()
@@ -185,7 +186,7 @@ class Producer extends EventEmitter {
 
   /** Delivers what there is, and ends; rejects if records were lost that nobody waited for. */
   async close (options = NO_OPTIONS) {
-    const timeout = millis('timeout', asObject(options, CLOSE).timeout)
+    const timeout = millis('timeout', onlyKnown(options, CLOSE).timeout)
     this.#closing ??= this.#close(timeout)
     await this.#closing
   }
@@ -431,7 +432,7 @@ function addRow (packer, row) {
   } else if (Array.isArray(row)) {
     packer.add(row[0], row[1], null)
   } else {
-    asObject(row, ROW)
+    onlyKnown(row, ROW)
     packer.add(row.key, row.value, row.headers, row.partition, row.timestamp)
   }
 }

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -121,11 +122,20 @@ impl Run {
         let group = Group::of(&child)?;
         let lines = Arc::new(Mutex::new(Vec::new()));
         let mut readers = Vec::new();
+        let collect = |shown: bool| {
+            let lines = Arc::clone(&lines);
+            move |line: String| {
+                if shown {
+                    println!("{line}");
+                }
+                lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        };
         if let Some(out) = child.stdout.take() {
-            readers.push(collect(out, &lines, show == Show::All));
+            readers.push(each_line(out, collect(show == Show::All)));
         }
         if let Some(err) = child.stderr.take() {
-            readers.push(collect(err, &lines, false));
+            readers.push(each_line(err, collect(false)));
         }
         let in_time = group.wait(self.limit)?;
         // Whatever the command left running would hold the pipes open, and outlive it.
@@ -154,6 +164,35 @@ impl Run {
         }
         finished.show_tail(show);
         Err(finished.failure())
+    }
+
+    /// Runs what goes on for ever until the lines of its standard output are `enough`, and kills it.
+    /// One that ends before, or tells too little within its limit, is a failure with those lines.
+    pub(crate) fn until(mut self, enough: impl Fn(&[String]) -> bool) -> Done {
+        let end = Instant::now() + self.limit;
+        self.command.stdout(Stdio::piped());
+        let mut child = self.command.spawn().doing(format_args!("cannot run {}", self.shown))?;
+        let group = Group::of(&child)?;
+        let out = child.stdout.take().ok_or("a child without an output")?;
+        let (told, line) = mpsc::channel();
+        // The channel is closed once nobody asks any more.
+        let reader = each_line(out, move |line| drop(told.send(line)));
+        let mut lines = Vec::new();
+        let mut outcome = Ok(());
+        while outcome.is_ok() && !enough(&lines) {
+            match line.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Timeout) => outcome = Err("told no more in time than"),
+                Err(RecvTimeoutError::Disconnected) => outcome = Err("ended, and told only"),
+            }
+        }
+        drop(group);
+        child.wait().doing("cannot wait for a child")?;
+        if reader.join().is_err() {
+            return Err(format!("the output of {} could not be read", self.shown).into());
+        }
+        let shown = &self.shown;
+        outcome.map_err(|what| format!("{shown} {what}:\n{}", lines.join("\n")).into())
     }
 
     /// Starts it to run beside us, its output in `log`.
@@ -325,22 +364,17 @@ fn kill_all(pid: Pid) {
     }
 }
 
-fn collect(
+/// Reads lines until nobody can write any more, on a thread of its own.
+fn each_line(
     from: impl Read + Send + 'static,
-    into: &Arc<Mutex<Vec<String>>>,
-    show: bool,
+    mut take: impl FnMut(String) + Send + 'static,
 ) -> JoinHandle<()> {
-    let into = Arc::clone(into);
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         // A pipe whose writers are gone reads as its end; an error is the same end.
         while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            if show {
-                println!("{text}");
-            }
-            into.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+            take(String::from_utf8_lossy(&line).trim_end().to_owned());
             line.clear();
         }
     })
@@ -371,6 +405,16 @@ mod tests {
     fn what_a_command_leaves_running_is_killed_when_it_ends() {
         // The one left behind holds the pipe: were it not killed, this would never end.
         assert_eq!(sh("sleep infinity & echo begun").check().unwrap(), ["begun"]);
+    }
+
+    #[test]
+    fn what_goes_on_for_ever_is_killed_when_it_has_told_enough() {
+        let two = |lines: &[String]| lines.len() == 2;
+        sh("echo one; echo two; sleep infinity").until(two).unwrap();
+        let ended = sh("echo one").until(two).unwrap_err().to_string();
+        assert!(ended.ends_with("ended, and told only:\none"), "{ended}");
+        let late = sh("echo one; sleep infinity").limit(Duration::from_millis(50)).until(two);
+        assert!(late.unwrap_err().to_string().contains("told no more in time than"));
     }
 
     #[test]

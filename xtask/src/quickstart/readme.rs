@@ -3,15 +3,12 @@
 //! Rust's is built by `examples/rust/build.rs`. Those of the others are taken out here; what reads
 //! for ever is ended when it has written what it should.
 
-use std::path::Path;
-use std::time::Instant;
-
 use super::LIMIT;
 use crate::dist;
 use crate::dist::python::Venv;
-use crate::outcome::{Done, Stop};
+use crate::outcome::Done;
 use crate::parts::{Linked, compile_c, npm_project};
-use crate::process::{LOOK_AGAIN, Run};
+use crate::process::Run;
 use crate::tools::{self, CC, NODE, NPM, PKG_CONFIG, PYTHON};
 use crate::workspace::{Workspace, read, write};
 
@@ -30,8 +27,8 @@ const IN_NODE: &Stories = &[
 pub(super) fn rust(workspace: &Workspace) -> Done {
     workspace.cargo("build").args(["--package", "ottla-examples", "--bin", "readme"]).check()?;
     let lines = Run::new(workspace.target.join("debug/readme")).limit(LIMIT).check()?;
-    let awaited = format!("Some({:?}) at 0", b"awaited");
-    told(&lines.join("\n"), &["orders 0 0", &awaited])
+    let texts = ["orders 0 0".to_owned(), format!("Some({:?}) at 0", b"awaited")];
+    if lines == texts { Ok(()) } else { Err(format!("it told {lines:?}").into()) }
 }
 
 pub(super) fn python(workspace: &Workspace) -> Done {
@@ -42,8 +39,8 @@ pub(super) fn python(workspace: &Workspace) -> Done {
     for (page, texts) in IN_PYTHON {
         let program = scratch.path().join("readme.py");
         write(&program, block(workspace, page, "python")?)?;
-        let run = venv.run("python").arg("-u").arg(&program);
-        until_told(run.dir(scratch.path()), &scratch.path().join("readme.log"), texts)?;
+        let run = venv.run("python").arg("-u").arg(&program).dir(scratch.path());
+        run.limit(LIMIT).until(|lines| told(lines, texts))?;
     }
     Ok(())
 }
@@ -57,7 +54,7 @@ pub(super) fn node(workspace: &Workspace) -> Done {
         let program = scratch.path().join("readme.mjs");
         write(&program, block(workspace, page, "js")?)?;
         let run = Run::new("node").arg(&program).dir(scratch.path());
-        until_told(run, &scratch.path().join("readme.log"), texts)?;
+        run.limit(LIMIT).until(|lines| told(lines, texts))?;
     }
     Ok(())
 }
@@ -78,7 +75,8 @@ pub(super) fn c(workspace: &Workspace) -> Done {
     let source = scratch.path().join("readme.c");
     write(&source, program)?;
     let program = compile_c(&dist, &source, scratch.path(), Linked::Shared)?;
-    told(&Run::new(program).limit(LIMIT).check()?.join("\n"), &["orders 0 0"])
+    let lines = Run::new(program).limit(LIMIT).check()?;
+    if lines == ["orders 0 0"] { Ok(()) } else { Err(format!("it told {lines:?}").into()) }
 }
 
 /// The first block of a language on a page.
@@ -90,24 +88,7 @@ fn block(workspace: &Workspace, page: &str, language: &str) -> Done<String> {
     Ok(block.to_owned())
 }
 
-/// Runs a program until it has written all of these, or ends by itself.
-fn until_told(run: Run, log: &Path, texts: &[&str]) -> Done {
-    let mut service = run.start(log)?;
-    let end = Instant::now() + LIMIT;
-    loop {
-        let alive = service.alive();
-        let outcome = told(&service.output(), texts);
-        if outcome.is_ok() || Instant::now() >= end {
-            return outcome;
-        }
-        alive?;
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-fn told(output: &str, texts: &[&str]) -> Done {
-    match texts.iter().find(|text| !output.contains(*text)) {
-        None => Ok(()),
-        Some(text) => Err(Stop::Failed(format!("`{text}` is not in what it wrote:\n{output}"))),
-    }
+/// Whether a program has written all of these.
+fn told(lines: &[String], texts: &[&str]) -> bool {
+    texts.iter().all(|text| lines.iter().any(|line| line.contains(text)))
 }
